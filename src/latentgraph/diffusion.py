@@ -1,0 +1,204 @@
+r"""Convolutions g that work on any graph: an edge list, a sampled `LatentGraph`, or a continuous one.
+
+On edges they are PyG's convolutions. On a continuous graph the same weights act over all pairs, weighted by
+a_ij = sigmoid(t (T - dist^2)), without the (n, n) matrix: `adjacency_product` goes through it block by block and
+computes each block again in the backward pass.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.nn import EdgeConv as PyGEdgeConv
+from torch_geometric.nn import GATConv, GCNConv
+
+from latentgraph import blocks
+from latentgraph.blocks import Block, all_rows, recomputed
+from latentgraph.errors import InputError
+from latentgraph.graph import LatentGraph
+from latentgraph.probability import adjacency_block
+
+Graph = Tensor | LatentGraph
+Aggregation = Literal["sum", "mean", "max"]
+
+
+def adjacency_product(graph: LatentGraph, x: Tensor, *, dense: bool | None = None) -> Tensor:
+    """A @ x for the weights A of a continuous graph, differentiable in everything: (n, n) times (n, c).
+
+    `dense=True` forms A (and shares it with other calls on the same graph), `dense=False` works in O(n) memory; by
+    default small graphs are dense.
+    """
+    if dense is None:
+        dense = graph.num_nodes**2 <= blocks.BLOCK
+    if dense:
+        assert graph.adj is not None
+        return graph.adj @ x
+    geometry, batch = graph.geometry, graph.batch
+
+    def rows_of(block: Block, x_hat: Tensor, t: Tensor, threshold: Tensor, x: Tensor) -> Tensor:
+        return adjacency_block(block, x_hat, t, threshold, geometry, batch) @ x[block.start : block.stop]
+
+    return recomputed(rows_of, all_rows(batch, len(x)), graph.x_hat, graph.temperature, _threshold(graph), x)
+
+
+def row_normalised(graph: LatentGraph, x: Tensor, *, dense: bool | None = None) -> Tensor:
+    """D^-1 A x: each node takes the weighted mean over all nodes."""
+    summed = adjacency_product(graph, torch.cat([x, x.new_ones(len(x), 1)], dim=1), dense=dense)
+    return summed[:, :-1] / _positive(summed[:, -1:])
+
+
+def symmetric_normalised(graph: LatentGraph, x: Tensor, *, dense: bool | None = None) -> Tensor:
+    """D^-1/2 A D^-1/2 x, the diffusion of the graph convolutional network. A contains its own self-loops a_ii."""
+    degree = adjacency_product(graph, x.new_ones(len(x), 1), dense=dense)
+    scale = _positive(degree).rsqrt()
+    return scale * adjacency_product(graph, scale * x, dense=dense)
+
+
+class GCN(nn.Module):
+    r"""Graph convolution, :math:`D^{-1/2} A D^{-1/2} X \Theta + b`, with self-loops as in PyG's `GCNConv`."""
+
+    def __init__(self, in_features: int, out_features: int) -> None:
+        super().__init__()
+        self.conv = GCNConv(in_features, out_features)
+
+    def forward(self, x: Tensor, graph: Graph) -> Tensor:
+        edge_index = _edges(graph)
+        if edge_index is not None:
+            return self.conv(x, edge_index)
+        return symmetric_normalised(_continuous(graph), self.conv.lin(x)) + self.conv.bias
+
+
+class RowNormalised(nn.Module):
+    r"""The convolution of the paper's zero-shot section, :math:`D^{-1} A X \Theta`, on A as it is (no self-loops).
+
+    On a sampled graph it is the mean over the k sampled neighbours. A node without neighbours gets zeros.
+    """
+
+    def __init__(self, in_features: int, out_features: int, *, bias: bool = False) -> None:
+        super().__init__()
+        self.linear = nn.Linear(in_features, out_features, bias=bias)
+
+    def forward(self, x: Tensor, graph: Graph) -> Tensor:
+        h = self.linear(x)
+        edge_index = _edges(graph)
+        if edge_index is None:
+            return row_normalised(_continuous(graph), h)
+        source, target = edge_index
+        summed = torch.zeros_like(h).index_add(0, target, h.index_select(0, source))
+        degree = target.bincount(minlength=len(x)).clamp_min(1)
+        return summed / degree[:, None]
+
+
+class GAT(nn.Module):
+    r"""Graph attention. On a continuous graph attention is spread over all pairs in proportion to the weights:
+
+    .. math:: \alpha_{ij} \propto a_{ij} \exp(\text{LeakyReLU}(u^\top h_i + v^\top h_j)), \qquad h = X \Theta
+    """
+
+    def __init__(self, in_features: int, out_features: int, *, heads: int = 1, concat: bool = False) -> None:
+        super().__init__()
+        self.conv = GATConv(in_features, out_features, heads=heads, concat=concat)
+
+    def forward(self, x: Tensor, graph: Graph) -> Tensor:
+        edge_index = _edges(graph)
+        if edge_index is not None:
+            return self.conv(x, edge_index)
+        latent = _continuous(graph)
+        geometry, batch, slope = latent.geometry, latent.batch, self.conv.negative_slope
+
+        def rows_of(block: Block, x_hat: Tensor, t: Tensor, threshold: Tensor, h: Tensor) -> Tensor:
+            here, there = slice(block.row_start, block.row_stop), slice(block.start, block.stop)
+            to, of = (h[here] * self.conv.att_dst).sum(-1), (h[there] * self.conv.att_src).sum(-1)
+            score = nn.functional.leaky_relu(to[:, None] + of[None], slope)  # (rows, columns, heads)
+            weight = adjacency_block(block, x_hat, t, threshold, geometry, batch)
+            weight = weight[..., None] * (score - score.detach().amax(1, keepdim=True)).exp()
+            mixed = torch.einsum("ijh,jhc->ihc", weight, h[there])
+            return mixed / _positive(weight.sum(1))[..., None]
+
+        h = self.conv.lin(x).view(len(x), self.conv.heads, -1)
+        out = recomputed(
+            rows_of,
+            all_rows(batch, len(x), _pairs(self.conv.heads)),
+            latent.x_hat,
+            latent.temperature,
+            _threshold(latent),
+            h,
+        )
+        return (out.flatten(1) if self.conv.concat else out.mean(1)) + self.conv.bias
+
+
+class EdgeConv(nn.Module):
+    r"""Edge convolution, :math:`z_i = \square_j \; h(x_i, x_j - x_i)` with the aggregation sum, mean or max.
+
+    On a continuous graph h is weighted by a_ij: the sum is :math:`\sum_j a_{ij} h_{ij}`, the mean divides it by
+    :math:`\sum_j a_{ij}`, the maximum is :math:`\max_j a_{ij} h_{ij}`.
+
+    Parameters
+    ----------
+    message : h, a module from 2 `in_features` to `out_features`; default one linear layer and a ReLU
+    """
+
+    def __init__(
+        self, in_features: int, out_features: int, *, aggr: Aggregation = "max", message: nn.Module | None = None
+    ) -> None:
+        super().__init__()
+        if aggr not in ("sum", "mean", "max"):
+            raise InputError(f"aggr={aggr!r} is not known; choose 'sum', 'mean' or 'max'.")
+        self.message = message or nn.Sequential(nn.Linear(2 * in_features, out_features), nn.ReLU())
+        self.out_features = out_features
+        self.aggr = aggr
+        self.conv = PyGEdgeConv(self.message, aggr=aggr)
+
+    def forward(self, x: Tensor, graph: Graph) -> Tensor:
+        edge_index = _edges(graph)
+        if edge_index is not None:
+            return self.conv(x, edge_index)
+        latent = _continuous(graph)
+        geometry, batch = latent.geometry, latent.batch
+
+        def rows_of(block: Block, x_hat: Tensor, t: Tensor, threshold: Tensor, x: Tensor) -> Tensor:
+            x_i = x[block.row_start : block.row_stop, None]
+            x_j = x[None, block.start : block.stop]
+            pairs = torch.broadcast_tensors(x_i, x_j - x_i)
+            weight = adjacency_block(block, x_hat, t, threshold, geometry, batch)
+            weighted = weight[..., None] * self.message(torch.cat(pairs, dim=-1))
+            if self.aggr == "max":
+                return weighted.amax(1)
+            total = weighted.sum(1)
+            return total if self.aggr == "sum" else total / _positive(weight.sum(1, keepdim=True))
+
+        width = max(2 * x.shape[1], self.out_features)
+        return recomputed(
+            rows_of,
+            all_rows(batch, len(x), _pairs(width)),
+            latent.x_hat,
+            latent.temperature,
+            _threshold(latent),
+            x,
+        )
+
+
+def _edges(graph: Graph) -> Tensor | None:
+    return graph.edge_index if isinstance(graph, LatentGraph) else graph
+
+
+def _continuous(graph: Graph) -> LatentGraph:
+    assert isinstance(graph, LatentGraph)
+    return graph
+
+
+def _threshold(graph: LatentGraph) -> Tensor:
+    assert graph.threshold is not None
+    return graph.threshold
+
+
+def _positive(x: Tensor) -> Tensor:
+    """Keep a divisor away from zero: far from everybody, all weights of a row may underflow."""
+    return x.clamp_min(torch.finfo(x.dtype).tiny)
+
+
+def _pairs(width: int) -> int:
+    """Pairs in a block where each pair carries `width` numbers instead of one."""
+    return max(1, blocks.BLOCK // width)

@@ -1,0 +1,8 @@
+"""The one exception a user is meant to read."""
+
+
+class InputError(ValueError):
+    """Something that came from outside is not usable: what came, what is allowed, what to do.
+
+    The command line prints its message without a traceback and exits with status 2.
+    """

@@ -1,0 +1,170 @@
+"""LatentGraph: what a differentiable graph module returns, and how modules are called with it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from latentgraph.errors import InputError
+from latentgraph.geometry import Geometry
+from latentgraph.probability import logistic_adjacency
+
+if TYPE_CHECKING:
+    import networkx as nx
+    import scipy.sparse as sp
+    from torch_geometric.data import Data
+
+
+@dataclass(frozen=True, eq=False)
+class LatentGraph:
+    """A graph between the rows of a table, with the embedding it came from.
+
+    Discrete (sampled): `neighbors`, `edge_index` and `log_p` are set. Continuous (weighted, all pairs): `adj` and
+    `threshold` are set, and `adj` is computed when it is first asked for.
+
+    Attributes
+    ----------
+    x_hat : (n, d_hat) graph embedding, on its geometry
+    temperature : 0-d, the t of log p = -t dist^2
+    geometry : where `x_hat` lives
+    neighbors : (n, k) the neighbours of each node in order of arrival [discrete]
+    log_p : (e,) unnormalised log-probability of each edge, differentiable [discrete]
+    threshold : 0-d, the T of a = sigmoid(t (T - dist^2)) [continuous]
+    batch : (n,) graph id of each node, or None for one graph
+    loop : whether a node was a candidate for itself [discrete]
+    """
+
+    x_hat: Tensor
+    temperature: Tensor
+    geometry: Geometry
+    neighbors: Tensor | None = None
+    log_p: Tensor | None = None
+    threshold: Tensor | None = None
+    batch: Tensor | None = None
+    loop: bool = False
+
+    def __repr__(self) -> str:
+        kind = "continuous" if self.neighbors is None else f"k={self.neighbors.shape[1]}"
+        return f"LatentGraph({kind}, nodes={self.num_nodes}, d_hat={self.x_hat.shape[1]}, {self.geometry!r})"
+
+    @property
+    def num_nodes(self) -> int:
+        return len(self.x_hat)
+
+    @property
+    def is_continuous(self) -> bool:
+        return self.neighbors is None
+
+    @cached_property
+    def edge_index(self) -> Tensor | None:
+        """(2, e): source j above target i, sorted by target; e = n k. None for a continuous graph."""
+        return None if self.neighbors is None else neighbors_to_edges(self.neighbors)
+
+    @cached_property
+    def adj(self) -> Tensor | None:
+        """(n, n) weights a_ij of a continuous graph, differentiable. None for a discrete graph."""
+        if self.threshold is None:
+            return None
+        return logistic_adjacency(self.x_hat, self.temperature, self.threshold, self.geometry, self.batch)
+
+    def to_pyg(self, x: Tensor | None = None, *, min_weight: float = 0.5) -> Data:
+        """PyG `Data` with `edge_index`, `edge_weight` (p or a), node features `x` (default: the embedding).
+
+        Of a continuous graph, edges with a_ij >= `min_weight` are kept: with 0.5, pairs closer than the threshold.
+        """
+        from torch_geometric.data import Data
+
+        edge_index, weight = self._weighted_edges(min_weight)
+        features = self.x_hat if x is None else x
+        return Data(x=features, edge_index=edge_index, edge_weight=weight, x_hat=self.x_hat, num_nodes=self.num_nodes)
+
+    def to_scipy(self, *, min_weight: float = 0.5) -> sp.csr_array:
+        """Sparse (n, n) matrix, row i holding the neighbours of i, with p_ij (discrete) or a_ij (continuous)."""
+        import scipy.sparse as sp
+
+        edge_index, weight = self._weighted_edges(min_weight)
+        source, target = edge_index.cpu().numpy()
+        n = self.num_nodes
+        return sp.csr_array((weight.detach().cpu().double().numpy(), (target, source)), shape=(n, n))
+
+    def to_networkx(self, *, min_weight: float = 0.5) -> nx.DiGraph:
+        """Directed networkx graph, edges j -> i with attribute `weight`, nodes with attribute `x_hat`."""
+        import networkx as nx
+
+        edge_index, weight = self._weighted_edges(min_weight)
+        graph = nx.DiGraph()
+        graph.add_nodes_from((i, {"x_hat": row}) for i, row in enumerate(self.x_hat.detach().tolist()))
+        edges = zip(*edge_index.tolist(), weight.detach().tolist(), strict=True)
+        graph.add_weighted_edges_from(edges)
+        return graph
+
+    def _weighted_edges(self, min_weight: float) -> tuple[Tensor, Tensor]:
+        if self.edge_index is not None and self.log_p is not None:
+            return self.edge_index, self.log_p.exp()
+        assert self.adj is not None
+        target, source = (self.adj.detach() >= min_weight).nonzero().T
+        return torch.stack([source, target]), self.adj[target, source]
+
+
+def neighbors_to_edges(neighbors: Tensor) -> Tensor:
+    """(n, k) neighbours of each node -> (2, n k) edges, source above target."""
+    n, k = neighbors.shape
+    target = torch.arange(n, device=neighbors.device).repeat_interleave(k)
+    return torch.stack([neighbors.reshape(-1), target])
+
+
+def edge_frequencies(graphs: Sequence[LatentGraph]) -> sp.csr_array:
+    """How often each edge occurs in several sampled graphs of the same nodes: sparse (n, n), values in (0, 1]."""
+    import numpy as np
+    import scipy.sparse as sp
+
+    if not graphs:
+        raise InputError("edge_frequencies got no graphs; it needs at least one. Sample some first.")
+    shape = (graphs[0].num_nodes, graphs[0].num_nodes)
+    total = sp.csr_array(shape, dtype=np.float64)
+    for graph in graphs:
+        if graph.edge_index is None:
+            total = total + graph.to_scipy()
+        else:
+            source, target = graph.edge_index.cpu().numpy()
+            total = total + sp.csr_array((np.ones(len(source)), (target, source)), shape=shape)
+    return sp.csr_array(total / len(graphs))
+
+
+def edge_homophily(edge_index: Tensor, y: Tensor) -> float:
+    """Share of edges whose two ends have the same label; edges that touch a label below zero do not count."""
+    a, b = y.index_select(0, edge_index[0]), y.index_select(0, edge_index[1])
+    known = (a >= 0) & (b >= 0)
+    return float((a == b)[known].float().mean())
+
+
+def on_graph(module: nn.Module, x: Tensor, graph: Tensor | LatentGraph | None) -> Tensor:
+    """Call a module with what its `forward` asks for: `(x)`, `(x, edge_index)` or `(x, graph)`.
+
+    Node-wise modules (an MLP, the identity) see the features only, PyG convolutions the edge list, and the modules of
+    `latentgraph.diffusion` the graph itself, be it an edge list or either kind of `LatentGraph`.
+    """
+    wanted = inspect.signature(module.forward).parameters
+    asked = wanted.get("graph") or wanted.get("edge_index")
+    if asked is None:
+        return module(x)
+    if graph is None and asked.default is inspect.Parameter.empty:
+        raise InputError(
+            f"{type(module).__name__} works on a graph but none was given. "
+            "Pass edge_index=..., or use a node-wise module such as an MLP in its place."
+        )
+    if graph is None or asked.name == "graph":
+        return module(x, graph)
+    edge_index = graph.edge_index if isinstance(graph, LatentGraph) else graph
+    if edge_index is None:
+        raise InputError(
+            f"{type(module).__name__} needs an edge list, but a continuous graph connects all pairs. "
+            "Use GCN, GAT, EdgeConv or RowNormalised of latentgraph.diffusion, or a DiscreteDGM."
+        )
+    return module(x, edge_index)

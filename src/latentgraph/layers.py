@@ -1,0 +1,230 @@
+"""The differentiable graph modules: from node features to a graph."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from latentgraph.errors import InputError
+from latentgraph.geometry import Euclidean, Geometry
+from latentgraph.graph import LatentGraph, neighbors_to_edges, on_graph
+from latentgraph.probability import edge_log_p
+from latentgraph.sampling import gumbel_top_k, nearest
+
+
+class _DGM(nn.Module):
+    """What both kinds share: the embedding f, its geometry, and the temperature t = exp(log_temperature)."""
+
+    def __init__(self, embed: nn.Module, geometry: Geometry | None, temperature: float | None) -> None:
+        super().__init__()
+        if temperature is not None and not (math.isfinite(temperature) and temperature > 0):
+            raise InputError(
+                f"temperature={temperature} but it must be positive and finite. "
+                "Leave it out to have it set from the data at the first call."
+            )
+        self.embed = embed
+        self.geometry = geometry or Euclidean()
+        self.log_temperature = nn.Parameter(torch.tensor(math.log(temperature or 1.0)))
+        self.calibrated: Tensor
+        self.register_buffer("calibrated", torch.tensor(temperature is not None))
+
+    @property
+    def temperature(self) -> Tensor:
+        """t > 0. Learned through its logarithm, so that no step can make it negative."""
+        return self.log_temperature.exp()
+
+    def _embedding(self, x: Tensor, graph: Tensor | LatentGraph | None) -> Tensor:
+        return self.geometry.project(on_graph(self.embed, x, graph))
+
+
+class DiscreteDGM(_DGM):
+    r"""Discrete differentiable graph module (dDGM): k sampled neighbours for each node.
+
+    .. math:: \hat X = f(X), \qquad \log p_{ij} = -t \, \Delta(\hat x_i, \hat x_j)^2, \qquad
+              \mathcal N_i = \operatorname{arg\,top}_k (\log p_i + G_i)
+
+    The sample itself has no gradient; `graph.log_p` has, and `graph_loss` uses it.
+
+    Parameters
+    ----------
+    embed : f, any module: node-wise (an MLP, `nn.Identity()`) or on the input graph (any PyG convolution, or
+        `latentgraph.stacks.gcn`)
+    k : neighbours for each node
+    geometry : where f's output lives, default `Euclidean()`
+    temperature : initial t. None sets it at the first call, such that a node typically hesitates between
+        about 3 k candidates
+    loop : whether a node may choose itself (the paper's algorithm does so; it nearly always will)
+    backend : sampler, see `gumbel_top_k`
+    noise : False takes the k nearest neighbours instead of sampling, which with f = id is DGCNN's graph
+
+    Examples
+    --------
+    >>> dgm = DiscreteDGM(nn.Linear(8, 2), k=3)
+    >>> graph = dgm(torch.randn(10, 8))
+    >>> graph.edge_index.shape, graph.log_p.requires_grad
+    (torch.Size([2, 30]), True)
+    """
+
+    def __init__(
+        self,
+        embed: nn.Module,
+        k: int = 5,
+        *,
+        geometry: Geometry | None = None,
+        temperature: float | None = None,
+        loop: bool = False,
+        backend: str = "auto",
+        noise: bool = True,
+    ) -> None:
+        super().__init__(embed, geometry, temperature)
+        self.k = k
+        self.loop = loop
+        self.backend = backend
+        self.noise = noise
+
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Tensor | LatentGraph | None = None,
+        batch: Tensor | None = None,
+        *,
+        generator: torch.Generator | None = None,
+    ) -> LatentGraph:
+        """Features (n, d), optional input graph and graph ids -> a sampled graph."""
+        x_hat = self._embedding(x, edge_index)
+        if self.noise:
+            self._calibrate(x_hat, batch)
+            neighbors = gumbel_top_k(
+                x_hat,
+                self.k,
+                self.temperature.detach(),
+                geometry=self.geometry,
+                loop=self.loop,
+                batch=batch,
+                generator=generator,
+                backend=self.backend,
+            )
+        else:
+            neighbors = nearest(
+                x_hat, self.k, geometry=self.geometry, loop=self.loop, batch=batch, backend=self.backend
+            )
+        log_p = edge_log_p(x_hat, neighbors_to_edges(neighbors), self.temperature, self.geometry)
+        if not self.noise:
+            log_p = log_p.detach()  # what was not sampled has no likelihood to learn by
+        return LatentGraph(
+            x_hat, self.temperature, self.geometry, neighbors=neighbors, log_p=log_p, batch=batch, loop=self.loop
+        )
+
+    @torch.no_grad()
+    def _calibrate(self, x_hat: Tensor, batch: Tensor | None) -> None:
+        if not self.calibrated:
+            sq_dist, share = _sampled_distances(x_hat, self.geometry, batch)
+            self.log_temperature.fill_(math.log(_temperature_for(sq_dist, perplexity=3 * self.k * share)))
+            self.calibrated.fill_(True)
+
+    def extra_repr(self) -> str:
+        return f"k={self.k}, geometry={self.geometry}, loop={self.loop}, noise={self.noise}"
+
+
+class ContinuousDGM(_DGM):
+    r"""Continuous differentiable graph module (cDGM): a weight for every pair.
+
+    .. math:: \hat X = f(X), \qquad a_{ij} = \sigma\left(t \, (T - \Delta(\hat x_i, \hat x_j)^2)\right)
+
+    Parameters
+    ----------
+    embed, geometry, temperature : as in `DiscreteDGM`
+    threshold : initial T, the squared distance at which a = 1/2. None sets it at the first call to the squared
+        distance within which a node typically has 10 neighbours
+
+    Examples
+    --------
+    >>> graph = ContinuousDGM(nn.Linear(8, 2), threshold=1.0)(torch.randn(10, 8))
+    >>> graph.adj.shape
+    torch.Size([10, 10])
+    """
+
+    NEIGHBORS = 10  # how many a node starts with
+
+    def __init__(
+        self,
+        embed: nn.Module,
+        *,
+        geometry: Geometry | None = None,
+        temperature: float | None = None,
+        threshold: float | None = None,
+    ) -> None:
+        super().__init__(embed, geometry, temperature)
+        self.threshold = nn.Parameter(torch.tensor(1.0 if threshold is None else float(threshold)))
+        self.threshold_calibrated: Tensor
+        self.register_buffer("threshold_calibrated", torch.tensor(threshold is not None))
+
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Tensor | LatentGraph | None = None,
+        batch: Tensor | None = None,
+        *,
+        generator: torch.Generator | None = None,
+    ) -> LatentGraph:
+        """Features (n, d), optional input graph and graph ids -> a weighted graph. Nothing is random here."""
+        x_hat = self._embedding(x, edge_index)
+        self._calibrate(x_hat, batch)
+        return LatentGraph(x_hat, self.temperature, self.geometry, threshold=self.threshold, batch=batch)
+
+    @torch.no_grad()
+    def _calibrate(self, x_hat: Tensor, batch: Tensor | None) -> None:
+        if self.calibrated and self.threshold_calibrated:
+            return
+        sq_dist, share = _sampled_distances(x_hat, self.geometry, batch)
+        if not self.calibrated:
+            self.log_temperature.fill_(math.log(_temperature_for(sq_dist, perplexity=3 * self.NEIGHBORS * share)))
+            self.calibrated.fill_(True)
+        if not self.threshold_calibrated and sq_dist.numel():
+            nth = min(max(1, round(self.NEIGHBORS * share)), sq_dist.shape[1])
+            self.threshold.fill_(float(sq_dist.kthvalue(nth, dim=1).values.median()))
+            self.threshold_calibrated.fill_(True)
+
+    def extra_repr(self) -> str:
+        return f"geometry={self.geometry}"
+
+
+_SAMPLE_COLUMNS = 1 << 15
+_SAMPLE_PAIRS = 1 << 19
+
+
+def _sampled_distances(x_hat: Tensor, geometry: Geometry, batch: Tensor | None) -> tuple[Tensor, float]:
+    """Squared distances (rows, columns) from some nodes of the first graph to its others, never to themselves.
+
+    Also the share of the graph's nodes that the columns are: 1 up to 32,768 nodes.
+    """
+    n = len(x_hat) if batch is None else int((batch == batch[0]).sum())
+    columns = torch.linspace(0, n - 1, min(n, _SAMPLE_COLUMNS), device=x_hat.device).long()
+    m = len(columns)
+    rows = torch.linspace(0, m - 1, min(m, max(16, _SAMPLE_PAIRS // m)), device=x_hat.device).long()
+    points = x_hat.index_select(0, columns).double()
+    sq_dist = geometry.sq_cdist(points.index_select(0, rows), points)
+    others = torch.arange(m, device=x_hat.device) != rows[:, None]
+    return sq_dist[others].view(len(rows), m - 1), m / n
+
+
+def _temperature_for(sq_dist: Tensor, perplexity: float) -> float:
+    """The t at which softmax(-t dist^2) has the wanted perplexity (effective number of candidates) on average.
+
+    The perplexity falls from the number of candidates at t = 0 to 1, so bisection on log t finds it. Where all
+    distances are equal no t matters, and 1 is returned.
+    """
+    sq_dist = sq_dist - sq_dist.amin(1, keepdim=True)
+    scale = float(sq_dist.mean()) if sq_dist.numel() else 0.0
+    if not scale > 0:
+        return 1.0
+    wanted = math.log(min(max(perplexity, 2.0), 0.5 * (sq_dist.shape[1] + 1)))
+    low, high = math.log(1e-3 / scale), math.log(1e9 / scale)
+    for _ in range(30):
+        middle = (low + high) / 2
+        log_p = (-math.exp(middle) * sq_dist).log_softmax(1)
+        entropy = float(-(log_p.exp() * log_p).sum(1).mean())
+        low, high = (middle, high) if entropy > wanted else (low, middle)
+    return math.exp(middle)

@@ -1,0 +1,113 @@
+"""From an embedding to edge probabilities. Everything stays in log space: p_ij = exp(-t dist^2) underflows early."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from latentgraph.blocks import Block, all_rows, other_graph, recomputed
+from latentgraph.geometry import Geometry
+
+
+def edge_log_p(x_hat: Tensor, edge_index: Tensor, temperature: Tensor, geometry: Geometry) -> Tensor:
+    r"""Unnormalised log-probability of chosen edges, the paper's equation (2) in log space.
+
+    .. math:: \log p_{ij} = -t \, \Delta(\hat x_i, \hat x_j)^2
+
+    Parameters
+    ----------
+    x_hat : (n, d_hat) points of `geometry`
+    edge_index : (2, e), row 0 the source j, row 1 the target i
+    temperature : 0-d, positive
+
+    Returns
+    -------
+    (e,) differentiable in `x_hat` and `temperature`
+    """
+    # index_select, not x_hat[...]: its backward is repeatable with several threads.
+    source, target = x_hat.index_select(0, edge_index[0]), x_hat.index_select(0, edge_index[1])
+    return -temperature * geometry.sq_dist(source, target)
+
+
+def logistic_adjacency(
+    x_hat: Tensor, temperature: Tensor, threshold: Tensor, geometry: Geometry, batch: Tensor | None = None
+) -> Tensor:
+    r"""The dense adjacency of a continuous graph, zero between different graphs of a batch.
+
+    .. math:: a_{ij} = \sigma\left(t \, (T - \Delta(\hat x_i, \hat x_j)^2)\right)
+
+    The formula printed in the paper has the opposite sign, under which a *grows* with the distance.
+
+    Returns
+    -------
+    (n, n) differentiable in `x_hat`, `temperature` and `threshold`
+    """
+    block = Block(0, len(x_hat), 0, len(x_hat))
+    return adjacency_block(block, x_hat, temperature, threshold, geometry, batch)
+
+
+def adjacency_block(
+    block: Block, x_hat: Tensor, temperature: Tensor, threshold: Tensor, geometry: Geometry, batch: Tensor | None
+) -> Tensor:
+    """Rows and columns of a block of the logistic adjacency."""
+    sq_dist = geometry.sq_cdist(x_hat[block.row_start : block.row_stop], x_hat[block.start : block.stop])
+    adjacency = torch.sigmoid(temperature * (threshold - sq_dist))
+    foreign = other_graph(batch, torch.arange(block.row_start, block.row_stop, device=x_hat.device), block)
+    return adjacency if foreign is None else adjacency.masked_fill(foreign, 0.0)
+
+
+def plackett_luce(
+    x_hat: Tensor,
+    neighbors: Tensor,
+    temperature: Tensor,
+    geometry: Geometry,
+    *,
+    loop: bool = False,
+    batch: Tensor | None = None,
+) -> Tensor:
+    r"""Exact log-likelihood of the ordered neighbours of each node under Gumbel-top-k sampling.
+
+    The k largest of log p_ij + Gumbel noise, in order, are k draws without replacement (Plackett-Luce):
+
+    .. math:: \log P(j_1, \dots, j_k \mid i) = \sum_{r=1}^k \Big( \log p_{i j_r}
+              - \log \sum_{j \notin \{j_1 \dots j_{r-1}\}} p_{ij} \Big)
+
+    Parameters
+    ----------
+    x_hat : (n, d_hat)
+    neighbors : (n, k) as `gumbel_top_k` returns them, in order of arrival
+    loop, batch : as they were for the sample; they decide which candidates j there were
+
+    Returns
+    -------
+    (n,) differentiable in `x_hat` and `temperature`; memory O(n k + block)
+    """
+
+    def rows_of(block: Block, x_hat: Tensor, temperature: Tensor) -> Tensor:
+        rows = torch.arange(block.row_start, block.row_stop, device=x_hat.device)
+        log_w = -temperature * geometry.sq_cdist(x_hat.index_select(0, rows), x_hat[block.start : block.stop])
+        chosen = neighbors.index_select(0, rows) - block.start
+        log_chosen = log_w.gather(1, chosen)
+        gone = torch.zeros_like(log_w, dtype=torch.bool).scatter_(1, chosen, True)
+        if not loop:
+            gone.scatter_(1, (rows - block.start)[:, None], True)
+        foreign = other_graph(batch, rows, block)
+        if foreign is not None:
+            gone |= foreign
+        # The mass never chosen, then the chosen ones added from the last to the first: every normaliser is a sum of
+        # what it contains, and nothing is subtracted that could cancel.
+        log_mass = _masked_logsumexp(log_w, gone)
+        total = log_chosen.sum(1)
+        for r in reversed(range(chosen.shape[1])):
+            log_mass = torch.logaddexp(log_mass, log_chosen[:, r])
+            total = total - log_mass
+        return total
+
+    return recomputed(rows_of, all_rows(batch, len(x_hat)), x_hat, temperature)
+
+
+def _masked_logsumexp(values: Tensor, gone: Tensor) -> Tensor:
+    """Row-wise logsumexp of what is not `gone`; -inf with gradient zero (not nan) for a row of which all is gone."""
+    empty = gone.all(1)
+    lowest = values.masked_fill(gone & ~empty[:, None], -torch.inf)
+    return lowest.logsumexp(1).masked_fill(empty, -torch.inf)

@@ -1,0 +1,54 @@
+"""Showing long work: a bar on a terminal, plain lines in a log, nothing when not wanted."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Protocol
+
+LOG_SECONDS = 10.0  # between two lines where there is no terminal
+
+
+class Reporter(Protocol):
+    def __call__(self, step: int, values: Mapping[str, float]) -> None: ...
+
+
+@contextmanager
+def progress(title: str, total: int, enabled: bool = True) -> Iterator[Reporter]:
+    """Yield a function `report(step, values)`; step counts from 0 to `total`."""
+    if not enabled:
+        yield lambda step, values: None
+    elif sys.stderr.isatty():
+        with _bar(title, total) as report:
+            yield report
+    else:
+        yield _lines(title, total)
+
+
+@contextmanager
+def _bar(title: str, total: int) -> Iterator[Reporter]:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    with Progress(*columns, TextColumn("{task.fields[values]}"), console=Console(stderr=True)) as bar:
+        task = bar.add_task(title, total=total, values="")
+        yield lambda step, values: bar.update(task, completed=step, values=_format(values))
+
+
+def _lines(title: str, total: int) -> Reporter:
+    last = time.monotonic()
+
+    def report(step: int, values: Mapping[str, float]) -> None:
+        nonlocal last
+        if step >= total or time.monotonic() - last >= LOG_SECONDS:
+            last = time.monotonic()
+            print(f"{title}: {step}/{total} {_format(values)}", file=sys.stderr, flush=True)
+
+    return report
+
+
+def _format(values: Mapping[str, float]) -> str:
+    return "  ".join(f"{name} {value:.4g}" for name, value in values.items())

@@ -1,0 +1,71 @@
+"""Backend "torch": a block of rows against all its candidates, on any device."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from latentgraph.blocks import graph_sizes, other_graph, row_blocks
+from latentgraph.geometry import Geometry
+from latentgraph.sampling.noise import exponential_noise
+
+# Single precision resolves values of this size to 5e-4. Rows that choose among worse (an outlier far from everybody)
+# are done again in double precision, or their noise would be rounded away.
+_COARSE = -8192.0
+
+
+def blocked_top_k(
+    x_hat: Tensor,
+    k: int,
+    temperature: float,
+    *,
+    geometry: Geometry,
+    loop: bool,
+    batch: Tensor | None,
+    rows: Tensor,
+    seed: int | None,
+) -> Tensor:
+    """For each of `rows`, the k candidates j with the largest log p_ij + G_ij, largest first: (r, k).
+
+    G = -log(E) with E ~ Exp(1) is standard Gumbel. `seed=None` leaves the noise out: the k nearest neighbours.
+    """
+    if batch is None:
+        rows_per_graph = [len(rows)]
+    else:
+        order = batch.index_select(0, rows).argsort(stable=True)
+        rows = rows.index_select(0, order)
+        graph_number = torch.unique_consecutive(batch, return_inverse=True)[1].index_select(0, rows)
+        rows_per_graph = graph_number.bincount(minlength=int(graph_sizes(batch, len(x_hat)).numel())).tolist()
+
+    chosen = torch.empty(len(rows), k, dtype=torch.long, device=x_hat.device)
+    worst = torch.empty(len(rows), dtype=x_hat.dtype, device=x_hat.device)
+    for block in row_blocks(rows_per_graph, graph_sizes(batch, len(x_hat)).tolist()):
+        here = rows[block.row_start : block.row_stop]
+        columns = torch.arange(block.start, block.stop, device=x_hat.device)
+        value = -temperature * geometry.sq_cdist(x_hat.index_select(0, here), x_hat[block.start : block.stop])
+        if seed is not None:
+            value -= exponential_noise(seed, here, columns, value.dtype).log_()
+        if not loop:
+            value.masked_fill_(here[:, None] == columns, -torch.inf)
+        foreign = other_graph(batch, here, block)
+        if foreign is not None:
+            value.masked_fill_(foreign, -torch.inf)
+        top = value.topk(k, dim=1)
+        chosen[block.row_start : block.row_stop] = top.indices + block.start
+        worst[block.row_start : block.row_stop] = top.values[:, -1]
+
+    coarse = (worst < _COARSE).nonzero()[:, 0] if x_hat.dtype != torch.float64 else worst.new_empty(0).long()
+    if len(coarse):
+        chosen[coarse] = blocked_top_k(
+            x_hat.double(),
+            k,
+            temperature,
+            geometry=geometry,
+            loop=loop,
+            batch=batch,
+            rows=rows.index_select(0, coarse),
+            seed=seed,
+        )
+    if batch is None:
+        return chosen
+    return torch.empty_like(chosen).index_copy_(0, order, chosen)

@@ -1,0 +1,293 @@
+"""One training loop for every kind of node set.
+
+Transductive: the training and the validation set are the same nodes with different masks. Inductive: the training set
+holds the training rows only, the validation set all rows. Mini-batches: the training set is a sequence of node sets,
+or a function that makes one for each step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from latentgraph.errors import InputError
+from latentgraph.graph import LatentGraph
+from latentgraph.loss import Likelihood, Reward, SampleMeanBaseline, accuracy_reward, graph_loss
+from latentgraph.model import consensus, softmax
+from latentgraph.progress import progress
+
+
+@dataclass(frozen=True)
+class NodeSet:
+    """Nodes that are seen together, and those among them whose target may be used.
+
+    Attributes
+    ----------
+    x : (n, d) features
+    y : (n,) class numbers, or (n,) / (n, c) numbers for regression
+    mask : (n,) bool, the nodes whose target counts; default: class number >= 0, or not NaN
+    edge_index : (2, e) input graph, or None
+    batch : (n,) graph ids, or None
+    node_id : (n,) the numbers under which `MovingAverageBaseline` knows the nodes; default 0 .. n-1
+    """
+
+    x: Tensor
+    y: Tensor
+    mask: Tensor | None = None
+    edge_index: Tensor | None = None
+    batch: Tensor | None = None
+    node_id: Tensor | None = None
+
+    @property
+    def rows(self) -> Tensor:
+        """(m,) the nodes whose target counts, in order."""
+        known = ~self.y.isnan() if self.y.is_floating_point() else self.y >= 0
+        known = known if known.ndim == 1 else known.all(1)
+        return (known if self.mask is None else known & self.mask).nonzero()[:, 0]
+
+    def to(self, device: torch.device | str) -> NodeSet:
+        moved = {name: value.to(device) for name, value in vars(self).items() if isinstance(value, Tensor)}
+        return replace(self, **moved)
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is learned: the loss, the reward of a sampled graph, and what a consensus averages.
+
+    Attributes
+    ----------
+    loss : (out, y) of the labelled nodes -> 0-d
+    reward : (out, y) -> (m,) for each node, larger is better
+    link : output -> what is averaged over sampled graphs
+    score : (averaged output, y) -> 0-d, smaller is better; decides when to stop
+    """
+
+    loss: Callable[[Tensor, Tensor], Tensor]
+    reward: Reward
+    link: Callable[[Tensor], Tensor]
+    score: Callable[[Tensor, Tensor], Tensor]
+
+
+def mean_probability_nll(probability: Tensor, y: Tensor) -> Tensor:
+    """Negative log-likelihood of averaged class probabilities: -mean log (1/S) sum_s p_s(y)."""
+    return F.nll_loss(probability.clamp_min(1e-12).log(), y)
+
+
+def classification(reward: Reward = accuracy_reward, *, class_weight: Tensor | None = None) -> Task:
+    """Cross-entropy, the paper's reward, and early stopping on the likelihood of the mean probability."""
+
+    def loss(out: Tensor, y: Tensor) -> Tensor:
+        return F.cross_entropy(out, y, weight=None if class_weight is None else class_weight.to(out))
+
+    return Task(loss, reward, softmax, mean_probability_nll)
+
+
+def regression(reward: Reward | None = None) -> Task:
+    """Mean squared error for outputs (n, c) and targets (n,) or (n, c)."""
+    from latentgraph.loss import negative_loss_reward
+
+    def squared(out: Tensor, y: Tensor) -> Tensor:
+        return F.mse_loss(out, y.view_as(out))
+
+    return Task(squared, reward or negative_loss_reward, nn.Identity(), squared)
+
+
+@dataclass
+class TrainState:
+    """What a callback sees after every step. Setting `stop` ends the training."""
+
+    net: nn.Module
+    step: int
+    values: dict[str, float]
+    graphs: list[LatentGraph]
+    stop: bool = False
+
+
+@dataclass
+class History:
+    """What happened: a dict of numbers for every step that was recorded, and the step whose weights were kept."""
+
+    rows: list[dict[str, float]] = field(default_factory=list)
+    best_step: int = 0
+    best_score: float = float("inf")
+
+    def column(self, name: str) -> list[float]:
+        return [row[name] for row in self.rows if name in row]
+
+
+Callback = Callable[[TrainState], None]
+Batches = NodeSet | Sequence[NodeSet] | Callable[[int, torch.Generator], NodeSet]
+
+
+def fit(
+    net: nn.Module,
+    train: Batches,
+    *,
+    validation: NodeSet | None = None,
+    task: Task | None = None,
+    baseline: nn.Module | None = None,
+    graph_weight: float = 1.0,
+    likelihood: Likelihood = "paper",
+    samples: int = 1,
+    steps: int = 500,
+    lr: float = 1e-2,
+    weight_decay: float = 0.0,
+    optimizer: torch.optim.Optimizer | None = None,
+    scheduler: Any | None = None,
+    eval_every: int = 10,
+    eval_samples: int = 8,
+    patience: int | None = None,
+    callbacks: Sequence[Callback] = (),
+    seed: int = 0,
+    show: bool = False,
+    title: str = "training",
+) -> History:
+    """Train a network by its task loss and its graph loss, in one backward pass.
+
+    Parameters
+    ----------
+    net : called as `net(x, edge_index, batch, generator=...)` -> (out, graphs)
+    train : the nodes of every step; a sequence of node sets to go through in order, again and again; or a function of
+        (step, generator) that makes one
+    validation : nodes on which to stop early and to choose the weights to keep. Without it the last weights are kept
+    task : default `classification()`
+    baseline : `MovingAverageBaseline` or `SampleMeanBaseline`; None leaves the graph loss out
+    graph_weight, likelihood : weight and kind of the graph loss, which is averaged over labelled nodes
+    samples : sampled graphs in one step; at least 2 for `SampleMeanBaseline`
+    optimizer, scheduler : default Adam with `lr` and `weight_decay`, and no schedule
+    eval_every, eval_samples : steps between validations, graphs in their consensus
+    patience : stop after this many steps without a better validation score; None never stops early
+    callbacks : called with a `TrainState` after every step
+    seed : of sampling, dropout and batches. The global random state is left as it was
+    show : a progress bar on a terminal, or lines in a log
+
+    Returns
+    -------
+    `History`. The network holds the kept weights and is in evaluation mode.
+    """
+    task = task or classification()
+    _check(train, baseline, samples, steps)
+    optimizer = optimizer or torch.optim.Adam(
+        [p for p in net.parameters() if p.requires_grad], lr=lr, weight_decay=weight_decay
+    )
+    generator = torch.Generator().manual_seed(seed)
+    history = History()
+    best: dict[str, Any] | None = None
+    with torch.random.fork_rng(), progress(title, steps, show) as report:
+        torch.manual_seed(seed)
+        for step in range(1, steps + 1):
+            net.train()
+            nodes = _nodes_of_step(train, step, generator)
+            values, graphs = _step(net, nodes, task, baseline, graph_weight, likelihood, samples, optimizer, generator)
+            if scheduler is not None:
+                scheduler.step()
+            state = TrainState(net, step, values, graphs)
+            if validation is not None and (step % eval_every == 0 or step == steps):
+                values.update(evaluate(net, validation, task, samples=eval_samples, seed=seed))
+                if values["validation"] < history.best_score:
+                    history.best_step, history.best_score = step, values["validation"]
+                    best = deepcopy(net.state_dict())
+                state.stop = patience is not None and step - history.best_step >= patience
+            for callback in callbacks:
+                callback(state)
+            history.rows.append({"step": step, **values})
+            report(step, values)
+            if state.stop:
+                break
+    if best is not None:
+        net.load_state_dict(best)
+    else:
+        history.best_step = len(history.rows)
+    net.eval()
+    return history
+
+
+def evaluate(
+    net: nn.Module, nodes: NodeSet, task: Task | None = None, *, samples: int = 8, seed: int = 0
+) -> dict[str, float]:
+    """Consensus prediction of a node set: its score under "validation", and the accuracy of class predictions.
+
+    The graphs are sampled with the same seed every time, so that two evaluations differ by the network alone.
+    """
+    task = task or classification()
+    generator = torch.Generator().manual_seed(seed)
+    mean, _ = consensus(
+        net, nodes.x, nodes.edge_index, nodes.batch, samples=samples, link=task.link, generator=generator
+    )
+    rows = nodes.rows
+    mean, y = mean.index_select(0, rows), nodes.y.index_select(0, rows)
+    values = {"validation": float(task.score(mean, y))}
+    if not y.is_floating_point():
+        values["accuracy"] = float((mean.argmax(-1) == y).float().mean())
+    return values
+
+
+def _step(
+    net: nn.Module,
+    nodes: NodeSet,
+    task: Task,
+    baseline: nn.Module | None,
+    graph_weight: float,
+    likelihood: Likelihood,
+    samples: int,
+    optimizer: torch.optim.Optimizer,
+    generator: torch.Generator,
+) -> tuple[dict[str, float], list[LatentGraph]]:
+    """One optimisation step: sample graphs, predict, compare with what was expected, one backward pass."""
+    rows = nodes.rows
+    y = nodes.y.index_select(0, rows)
+    results = [net(nodes.x, nodes.edge_index, nodes.batch, generator=generator) for _ in range(samples)]
+    outs = [out.index_select(0, rows) for out, _ in results]
+    task_loss = torch.stack([task.loss(out, y) for out in outs]).mean()
+    values = {"loss": float(task_loss.detach())}
+    total = task_loss
+    if baseline is not None:
+        reward = torch.stack([task.reward(out, y) for out in outs])
+        graph_losses = [
+            graph_loss(graphs, _spread(delta, rows, len(nodes.x)), likelihood=likelihood) / max(len(rows), 1)
+            for (_, graphs), delta in zip(results, _deltas(baseline, reward, nodes, rows), strict=True)
+        ]
+        learned = torch.stack(graph_losses).mean()
+        total = total + graph_weight * learned
+        values |= {"graph_loss": float(learned.detach()), "reward": float(reward.mean())}
+    optimizer.zero_grad()
+    total.backward()
+    optimizer.step()
+    return values, results[0][1]
+
+
+def _deltas(baseline: nn.Module, reward: Tensor, nodes: NodeSet, rows: Tensor) -> Tensor:
+    """Expected minus actual reward: (samples, m) -> (samples, m)."""
+    if isinstance(baseline, SampleMeanBaseline):
+        return baseline(reward)
+    node_id = rows if nodes.node_id is None else nodes.node_id.index_select(0, rows)
+    return torch.stack([baseline(r, node_id) for r in reward])
+
+
+def _spread(delta: Tensor, rows: Tensor, num_nodes: int) -> Tensor:
+    """Put the deltas of labelled nodes in their places, zero elsewhere."""
+    return delta.new_zeros(num_nodes).index_copy(0, rows, delta)
+
+
+def _nodes_of_step(train: Batches, step: int, generator: torch.Generator) -> NodeSet:
+    if isinstance(train, NodeSet):
+        return train
+    return train(step, generator) if callable(train) else train[(step - 1) % len(train)]
+
+
+def _check(train: Batches, baseline: nn.Module | None, samples: int, steps: int) -> None:
+    if isinstance(baseline, SampleMeanBaseline) and samples < 2:
+        raise InputError(
+            f"samples={samples} but SampleMeanBaseline compares several sampled graphs of one step. "
+            "Pass samples=4, or use MovingAverageBaseline."
+        )
+    if samples < 1 or steps < 1:
+        raise InputError(f"samples={samples}, steps={steps}; both must be at least 1.")
+    if isinstance(train, NodeSet) and not len(train.rows):
+        raise InputError("the training set has no labelled node: every target is -1 or NaN, or the mask is empty.")
