@@ -76,7 +76,11 @@ def other_graph(batch: Tensor | None, rows: Tensor, block: Block) -> Tensor | No
 
 
 def recomputed(function: Callable[..., Tensor], blocks: Iterator[Block], *inputs: Tensor) -> Tensor:
-    """Concatenate `function(block, *inputs)` over blocks, keeping of each block nothing but its result."""
-    if not torch.is_grad_enabled():
-        return torch.cat([function(block, *inputs) for block in blocks])
-    return torch.cat([checkpoint(function, block, *inputs, use_reentrant=False) for block in blocks])
+    """Concatenate `function(block, *inputs)` over blocks, keeping of each block nothing but its result.
+
+    What fits into a single block is kept: computing it again would only cost time.
+    """
+    todo = list(blocks)
+    if len(todo) == 1 or not torch.is_grad_enabled():
+        return torch.cat([function(block, *inputs) for block in todo])
+    return torch.cat([checkpoint(function, block, *inputs, use_reentrant=False) for block in todo])

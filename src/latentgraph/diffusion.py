@@ -15,7 +15,7 @@ from torch_geometric.nn import EdgeConv as PyGEdgeConv
 from torch_geometric.nn import GATConv, GCNConv
 
 from latentgraph import blocks
-from latentgraph.blocks import Block, all_rows, recomputed
+from latentgraph.blocks import Block, all_rows, other_graph, recomputed
 from latentgraph.errors import InputError
 from latentgraph.graph import LatentGraph
 from latentgraph.probability import adjacency_block
@@ -147,7 +147,7 @@ class EdgeConv(nn.Module):
         if aggr not in ("sum", "mean", "max"):
             raise InputError(f"aggr={aggr!r} is not known; choose 'sum', 'mean' or 'max'.")
         self.message = message or nn.Sequential(nn.Linear(2 * in_features, out_features), nn.ReLU())
-        self.out_features = out_features
+        self.width = max(2 * in_features, out_features)  # numbers that a pair carries
         self.aggr = aggr
         self.conv = PyGEdgeConv(self.message, aggr=aggr)
 
@@ -159,25 +159,42 @@ class EdgeConv(nn.Module):
         geometry, batch = latent.geometry, latent.batch
 
         def rows_of(block: Block, x_hat: Tensor, t: Tensor, threshold: Tensor, x: Tensor) -> Tensor:
-            x_i = x[block.row_start : block.row_stop, None]
-            x_j = x[None, block.start : block.stop]
-            pairs = torch.broadcast_tensors(x_i, x_j - x_i)
             weight = adjacency_block(block, x_hat, t, threshold, geometry, batch)
-            weighted = weight[..., None] * self.message(torch.cat(pairs, dim=-1))
+            message = self._all_messages(x[block.row_start : block.row_stop], x[block.start : block.stop])
+            weighted = weight[..., None] * message
             if self.aggr == "max":
+                foreign = other_graph(batch, torch.arange(block.row_start, block.row_stop, device=x.device), block)
+                if foreign is not None:  # a message of weight zero would win over negative ones
+                    weighted = weighted.masked_fill(foreign[..., None], -torch.inf)
                 return weighted.amax(1)
             total = weighted.sum(1)
             return total if self.aggr == "sum" else total / _positive(weight.sum(1, keepdim=True))
 
-        width = max(2 * x.shape[1], self.out_features)
         return recomputed(
             rows_of,
-            all_rows(batch, len(x), _pairs(width)),
+            all_rows(batch, len(x), _pairs(self.width)),
             latent.x_hat,
             latent.temperature,
             _threshold(latent),
             x,
         )
+
+    def _all_messages(self, x_i: Tensor, x_j: Tensor) -> Tensor:
+        """h(x_i, x_j - x_i) for all pairs of rows (r, d) and (c, d): (r, c, out).
+
+        Where h begins with a linear layer, W [x_i | x_j - x_i] = (W_1 - W_2) x_i + W_2 x_j is a sum of two terms that
+        need one product for each node instead of one for each pair.
+        """
+        if isinstance(self.message, nn.Sequential) and isinstance(first := self.message[0], nn.Linear):
+            w_1, w_2 = first.weight.chunk(2, dim=1)
+            to_i = nn.functional.linear(x_i, w_1 - w_2, first.bias)
+            pairs = to_i[:, None] + nn.functional.linear(x_j, w_2)[None]
+            rest: nn.Module = self.message[1:]
+        else:
+            pairs = torch.cat(torch.broadcast_tensors(x_i[:, None], x_j[None] - x_i[:, None]), dim=-1)
+            rest = self.message
+        # As rows, not as a cube: a normalisation inside h takes its statistics over the first of two dimensions.
+        return rest(pairs.flatten(0, 1)).unflatten(0, (len(x_i), len(x_j)))
 
 
 def _edges(graph: Graph) -> Tensor | None:
@@ -195,10 +212,13 @@ def _threshold(graph: LatentGraph) -> Tensor:
 
 
 def _positive(x: Tensor) -> Tensor:
-    """Keep a divisor away from zero: far from everybody, all weights of a row may underflow."""
-    return x.clamp_min(torch.finfo(x.dtype).tiny)
+    """Keep a divisor away from zero: with T < 0 all weights of a row may underflow.
+
+    The root of the smallest number: what is divided by it, twice, does not overflow, here or in the backward pass.
+    """
+    return x.clamp_min(torch.finfo(x.dtype).tiny ** 0.5)
 
 
 def _pairs(width: int) -> int:
-    """Pairs in a block where each pair carries `width` numbers instead of one."""
-    return max(1, blocks.BLOCK // width)
+    """Pairs in a block where each pair carries `width` numbers instead of one: 32 MB in single precision."""
+    return max(1, 8 * blocks.BLOCK // width)

@@ -79,8 +79,7 @@ class PoincareBall(Geometry):
         scale, norm = _safe_norm(x)
         limit = (1 - _ball_eps(x.dtype)) / self.curvature**0.5
         ratio = (limit / scale).clamp_max(x.shape[-1])  # of points outside, none reaches the clamp
-        # Inside the limit this is a product with exactly 1, whose gradient is exactly the identity.
-        return x * torch.where(norm > ratio, ratio / norm, 1.0)
+        return torch.where(norm > ratio, limit * (x / scale / norm), x)
 
     def sq_dist(self, x: Tensor, y: Tensor) -> Tensor:
         chord = torch.linalg.vector_norm(x - y, dim=-1)
@@ -113,7 +112,7 @@ class Sphere(Geometry):
         scale, norm = _safe_norm(x)
         pole = torch.zeros_like(x)
         pole[..., 0] = 1
-        is_zero = (x == 0).all(-1, keepdim=True)
+        is_zero = (x.abs() < torch.finfo(x.dtype).tiny).all(-1, keepdim=True)  # as good as zero: 1 / |x| overflows
         return torch.where(is_zero, pole, x / scale / norm)
 
     def sq_dist(self, x: Tensor, y: Tensor) -> Tensor:

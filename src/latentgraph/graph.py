@@ -38,6 +38,7 @@ class LatentGraph:
     threshold : 0-d, the T of a = sigmoid(t (T - dist^2)) [continuous]
     batch : (n,) graph id of each node, or None for one graph
     loop : whether a node was a candidate for itself [discrete]
+    sampled : False for nearest neighbours, which have no likelihood to learn by [discrete]
     """
 
     x_hat: Tensor
@@ -48,6 +49,7 @@ class LatentGraph:
     threshold: Tensor | None = None
     batch: Tensor | None = None
     loop: bool = False
+    sampled: bool = True
 
     def __repr__(self) -> str:
         kind = "continuous" if self.neighbors is None else f"k={self.neighbors.shape[1]}"

@@ -114,7 +114,14 @@ class DiscreteDGM(_DGM):
         if not self.noise:
             log_p = log_p.detach()  # what was not sampled has no likelihood to learn by
         return LatentGraph(
-            x_hat, self.temperature, self.geometry, neighbors=neighbors, log_p=log_p, batch=batch, loop=self.loop
+            x_hat,
+            self.temperature,
+            self.geometry,
+            neighbors=neighbors,
+            log_p=log_p,
+            batch=batch,
+            loop=self.loop,
+            sampled=self.noise,
         )
 
     @torch.no_grad()
@@ -200,27 +207,40 @@ def _sampled_distances(x_hat: Tensor, geometry: Geometry, batch: Tensor | None) 
 
     Also the share of the graph's nodes that the columns are: 1 up to 32,768 nodes.
     """
+    if not len(x_hat) or not x_hat.isfinite().all():
+        raise InputError(
+            f"the embedding of {len(x_hat)} nodes {'has NaN or infinite values' if len(x_hat) else 'is empty'}: no "
+            "temperature can be set from it. Check the features for missing values."
+        )
     n = len(x_hat) if batch is None else int((batch == batch[0]).sum())
-    columns = torch.linspace(0, n - 1, min(n, _SAMPLE_COLUMNS), device=x_hat.device).long()
+    columns = _spaced(n, min(n, _SAMPLE_COLUMNS), x_hat.device)
     m = len(columns)
-    rows = torch.linspace(0, m - 1, min(m, max(16, _SAMPLE_PAIRS // m)), device=x_hat.device).long()
+    rows = _spaced(m, min(m, max(16, _SAMPLE_PAIRS // m)), x_hat.device)
     points = x_hat.index_select(0, columns).double()
     sq_dist = geometry.sq_cdist(points.index_select(0, rows), points)
     others = torch.arange(m, device=x_hat.device) != rows[:, None]
     return sq_dist[others].view(len(rows), m - 1), m / n
 
 
+def _spaced(n: int, count: int, device: torch.device) -> Tensor:
+    """`count` of the numbers 0 .. n-1, evenly spaced. In double precision: single cannot count beyond 2^24."""
+    return torch.linspace(0, n - 1, count, dtype=torch.float64, device=device).long()
+
+
 def _temperature_for(sq_dist: Tensor, perplexity: float) -> float:
     """The t at which softmax(-t dist^2) has the wanted perplexity (effective number of candidates) on average.
 
-    The perplexity falls from the number of candidates at t = 0 to 1, so bisection on log t finds it. Where all
-    distances are equal no t matters, and 1 is returned.
+    The perplexity falls from the number of candidates at t = 0 to that of the nearest (1, or more where points
+    coincide), so bisection on log t finds it. Where points coincide, twice as many as do are wanted: a node that sees
+    only its copies, at distance zero, would never learn. Where all distances are equal no t matters, and 1 is returned.
     """
     sq_dist = sq_dist - sq_dist.amin(1, keepdim=True)
     scale = float(sq_dist.mean()) if sq_dist.numel() else 0.0
     if not scale > 0:
         return 1.0
     wanted = math.log(min(max(perplexity, 2.0), 0.5 * (sq_dist.shape[1] + 1)))
+    nearest = float((sq_dist <= 1e-9 * scale).sum(1).log().mean())
+    wanted = max(wanted, min(nearest + math.log(2), (nearest + math.log(sq_dist.shape[1])) / 2))
     low, high = math.log(1e-3 / scale), math.log(1e9 / scale)
     for _ in range(30):
         middle = (low + high) / 2

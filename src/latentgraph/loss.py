@@ -30,7 +30,8 @@ def graph_loss(
 
     Parameters
     ----------
-    graphs : the sampled graphs of all layers (continuous ones have no sampled edges and are passed over)
+    graphs : the sampled graphs of all layers (continuous and nearest-neighbour ones have no sampled edges and are
+        passed over)
     delta : (n,) expected minus actual reward of each node; zero for nodes without a label
     likelihood : "paper" sums the unnormalised log p, whose gradient is biased. "plackett_luce" uses the
         exact log-likelihood of the ordered sample: with a baseline that does not depend on this sample, its gradient is
@@ -55,7 +56,7 @@ def graph_loss(
     delta = delta.detach()
     total = delta.new_zeros(())
     for graph in graphs:
-        if graph.neighbors is None or graph.log_p is None:
+        if graph.neighbors is None or graph.log_p is None or not graph.sampled:
             continue
         if delta.shape != (graph.num_nodes,):
             raise InputError(

@@ -137,11 +137,12 @@ def consensus(
         raise InputError(f"samples={samples} but a consensus needs at least one sampled graph (the paper takes 8).")
     if not getattr(net, "is_stochastic", True):
         samples = 1
-    was_training = net.training
+    modes = [(module, module.training) for module in net.modules()]
     net.eval()
     try:
         results = [net(x, edge_index, batch, generator=generator) for _ in range(samples)]
     finally:
-        net.train(was_training)
+        for module, mode in modes:  # one by one: parts may be frozen
+            module.training = mode
     mean = torch.stack([link(out) for out, _ in results]).mean(0)
     return mean, [graphs for _, graphs in results]

@@ -91,7 +91,7 @@ def nearest(
 
 
 def _check_temperature(temperature: float | Tensor) -> float:
-    t = float(temperature)
+    t = float(temperature.detach() if isinstance(temperature, Tensor) else temperature)
     if not (math.isfinite(t) and t > 0):
         raise InputError(
             f"temperature={t} but it must be a positive, finite number: log p = -t dist^2 falls with the distance. "
@@ -148,8 +148,8 @@ def _check_batch(batch: Tensor | None, x_hat: Tensor) -> None:
 def _check_k(k: int, loop: bool, batch: Tensor | None, num_nodes: int) -> None:
     if not isinstance(k, int) or isinstance(k, bool) or k < 1:
         raise InputError(f"k={k!r} but it must be a whole number of neighbours, at least 1.")
-    smallest = int(graph_sizes(batch, num_nodes).min())
-    most = smallest if loop else smallest - 1
+    smallest = int(graph_sizes(batch, num_nodes).min()) if num_nodes else 0
+    most = smallest if loop else max(smallest - 1, 0)
     if k > most:
         what = "the graph" if batch is None else "the smallest graph of the batch"
         advice = "Lower k or pass loop=True." if k == smallest and not loop and k > 1 else "Lower k."

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from latentgraph.blocks import graph_sizes, other_graph, row_blocks
+from latentgraph.errors import InputError
 from latentgraph.geometry import Geometry
 from latentgraph.sampling.noise import exponential_noise
 
@@ -54,8 +55,15 @@ def blocked_top_k(
         chosen[block.row_start : block.row_stop] = top.indices + block.start
         worst[block.row_start : block.row_stop] = top.values[:, -1]
 
-    coarse = (worst < _COARSE).nonzero()[:, 0] if x_hat.dtype != torch.float64 else worst.new_empty(0).long()
-    if len(coarse):
+    # Not `worst < _COARSE`: a temperature above the range of single precision gives nan for coincident points.
+    coarse = (~(worst >= _COARSE)).nonzero()[:, 0]
+    if x_hat.dtype == torch.float64:
+        if bool((worst == -torch.inf).any()):  # then a masked candidate may be among the chosen
+            raise InputError(
+                f"log p = -t dist^2 overflows to -inf with temperature={temperature} and coordinates up to "
+                f"{float(x_hat.abs().max()):.3g}. Scale one of them down, and check the training for divergence."
+            )
+    elif len(coarse):
         chosen[coarse] = blocked_top_k(
             x_hat.double(),
             k,

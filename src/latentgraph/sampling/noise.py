@@ -25,9 +25,9 @@ def exponential_noise(seed: int, rows: Tensor, columns: Tensor, dtype: torch.dty
     """
     row_key = _mix64(rows * _GOLDEN + seed).view(torch.int32).view(-1, 2)
     column_key = _mix64(columns * _GOLDEN + 1).view(torch.int32).view(-1, 2)
-    u = _keyed_bits(row_key[:, :1], row_key[:, 1:], column_key[:, 0]).to(dtype)
+    u = _keyed_bits(row_key, column_key).to(dtype)
     if dtype == torch.float64:
-        u += (_keyed_bits(row_key[:, 1:], row_key[:, :1], column_key[:, 1]).to(dtype) + 0.5) * 2.0**-31
+        u += (_keyed_bits(row_key.flip(1), column_key.flip(1)).to(dtype) + 0.5) * 2.0**-31
     else:
         u += 0.5
     u *= 2.0**-31
@@ -46,9 +46,14 @@ def _mix64(x: Tensor) -> Tensor:
     return x ^ _shift_right(x, 31, 64)
 
 
-def _keyed_bits(row_a: Tensor, row_b: Tensor, column: Tensor) -> Tensor:
-    """31 random bits for each pair: (r, 1), (r, 1), (c,) -> (r, c) int32, not negative."""
-    x = (column ^ row_a) * (row_b | 1)
+def _keyed_bits(row: Tensor, column: Tensor) -> Tensor:
+    """31 random bits for each pair: (r, 2), (c, 2) -> (r, c) int32, not negative.
+
+    Both halves of both keys take part: among 100,000 columns some share a half, and their noise in every row.
+    """
+    column_a, column_b = column.T.contiguous()
+    x = (column_a ^ row[:, :1]) * (row[:, 1:] | 1)
+    x += column_b
     for shift, factor in zip((16, 15), _MULTIPLY_32, strict=True):
         x ^= _shift_right(x, shift, 32)
         x *= factor

@@ -1,0 +1,1 @@
+"""Speed and memory of this library beside what one would use instead, measured in one process."""

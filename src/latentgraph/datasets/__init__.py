@@ -1,0 +1,1 @@
+"""Sources of data, one file each."""

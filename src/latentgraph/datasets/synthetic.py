@@ -1,0 +1,64 @@
+"""Problems whose right graph is known: nodes of the same class belong together."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+class Problem(NamedTuple):
+    """Features (n, d), classes (n,), and the input graph (2, e) if there is one."""
+
+    x: Tensor
+    y: Tensor
+    edge_index: Tensor | None
+
+
+def two_moons(n: int = 400, *, distractors: int = 8, noise: float = 0.1, seed: int = 0) -> Problem:
+    """Two interleaved half circles in two features, hidden among features that mean nothing."""
+    from sklearn.datasets import make_moons
+
+    points, y = make_moons(n, noise=noise, random_state=seed)
+    return _hidden(points, y, distractors, seed)
+
+
+def circles(n: int = 400, *, distractors: int = 8, noise: float = 0.05, seed: int = 0) -> Problem:
+    """A circle inside a circle, hidden among features that mean nothing."""
+    from sklearn.datasets import make_circles
+
+    points, y = make_circles(n, noise=noise, factor=0.4, random_state=seed)
+    return _hidden(points, y, distractors, seed)
+
+
+def planted_partition(
+    n: int = 400,
+    *,
+    num_classes: int = 4,
+    degree: float = 10.0,
+    homophily: float = 0.6,
+    signal: float = 0.4,
+    features: int = 16,
+    seed: int = 0,
+) -> Problem:
+    """Communities with a noisy graph (a share `homophily` of edges inside a class) and weak features."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % num_classes
+    means = signal * rng.standard_normal((num_classes, features))
+    x = means[y] + rng.standard_normal((n, features))
+    inside = homophily * degree * num_classes / n
+    across = (1 - homophily) * degree * num_classes / (n * (num_classes - 1))
+    edge = rng.random((n, n)) < np.where(y[:, None] == y, inside, across)
+    upper = np.triu(edge, 1)
+    edge_index = np.stack((upper | upper.T).nonzero())
+    return Problem(torch.tensor(x, dtype=torch.float32), torch.tensor(y), torch.tensor(edge_index))
+
+
+def _hidden(points: np.ndarray, y: np.ndarray, distractors: int, seed: int) -> Problem:
+    """Standardised signal features, then as many standard normal features as asked for."""
+    rng = np.random.default_rng(seed)
+    points = (points - points.mean(0)) / points.std(0)
+    x = np.concatenate([points, rng.standard_normal((len(y), distractors))], axis=1)
+    return Problem(torch.tensor(x, dtype=torch.float32), torch.tensor(y, dtype=torch.long), None)

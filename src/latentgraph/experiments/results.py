@@ -1,0 +1,65 @@
+"""A results file: one JSON object for every finished cell, written at once, so that an interrupted run goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Mapping
+from importlib.metadata import version
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from latentgraph.errors import InputError
+
+PACKAGES = ("latentgraph", "numpy", "scikit-learn", "scipy", "torch", "torch-geometric")
+
+
+class Results:
+    """Rows of a JSON-lines file, found again by the values of their `key` columns."""
+
+    def __init__(self, path: Path, key: tuple[str, ...]) -> None:
+        self.path = path
+        self.key = key
+        self.rows: list[dict[str, Any]] = []
+        if path.exists():
+            lines = path.read_text(encoding="utf-8").splitlines()
+            self.rows = [self._parse(number, line) for number, line in enumerate(lines, 1) if line.strip()]
+
+    def _parse(self, number: int, line: str) -> dict[str, Any]:
+        try:
+            row = json.loads(line)
+            assert all(name in row for name in self.key)
+        except (ValueError, AssertionError, TypeError):
+            raise InputError(
+                f"line {number} of {self.path} is no result with {', '.join(self.key)}: {line[:60]!r}. "
+                "Delete the line (that cell is then computed again) or choose another --out."
+            ) from None
+        return dict(row)
+
+    def has(self, **cell: Any) -> bool:
+        return any(all(row[name] == value for name, value in cell.items()) for row in self.rows)
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        """Append a row with the versions it was computed with, and see it onto the disk."""
+        full = {**row, "versions": versions()}
+        self.rows.append(full)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(full) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def column(self, name: str, **cell: Any) -> list[Any]:
+        return [row[name] for row in self.rows if all(row[key] == value for key, value in cell.items())]
+
+
+def versions() -> dict[str, str]:
+    return {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}}
+
+
+def published(table: str) -> dict[str, Any]:
+    """A table of the paper, as it is printed there."""
+    text = (files("latentgraph.experiments") / "published.json").read_text(encoding="utf-8")
+    return dict(json.loads(text)[table])

@@ -1,0 +1,24 @@
+"""Writing files so that a reader sees the old one or the new one, never half of one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+
+@contextmanager
+def replacing(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
+    """Open a temporary file beside `path`; when the block ends well, flush it and rename it to `path`."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    text = {} if "b" in mode else {"encoding": "utf-8", "newline": ""}
+    try:
+        with open(temporary, mode, **text) as file:  # type: ignore[call-overload]
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
