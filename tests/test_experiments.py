@@ -24,7 +24,7 @@ needs_data = pytest.mark.skipif(
 @needs_data
 def test_tadpole_folds_are_disjoint_and_complete() -> None:
     """Each patient is tested once, never in the fold that trained on them; 30 columns, not their copies."""
-    tested = []
+    tested: list[int] = []
     for number in range(10):
         fold = tadpole(number)
         assert fold.x.shape == (564, 30)

@@ -12,13 +12,13 @@ from latentgraph.training import NodeSet, fit
 
 K = 5
 PROBLEMS = {
-    "two moons": (two_moons(600, distractors=24), 600, 2e-2),
-    "circles": (circles(400), 300, 1e-2),
-    "planted partition": (planted_partition(400), 300, 1e-2),
+    "two moons": (two_moons(), 600),
+    "circles": (circles(), 800),
+    "planted partition": (planted_partition(), 300),
 }
 
 
-def learned_homophily(problem: Problem, steps: int, lr: float, *, frozen: bool) -> float:
+def learned_homophily(problem: Problem, steps: int, *, frozen: bool) -> float:
     """Homophily between nodes whose labels were never seen, after training with a trained or a frozen f."""
     torch.manual_seed(0)
     n, d = problem.x.shape
@@ -33,7 +33,6 @@ def learned_homophily(problem: Problem, steps: int, lr: float, *, frozen: bool) 
         NodeSet(problem.x, problem.y, seen, problem.edge_index),
         baseline=None if frozen else MovingAverageBaseline(n),
         steps=steps,
-        lr=lr,
     )
     _, graphs = net(problem.x, problem.edge_index, generator=torch.Generator().manual_seed(1))
     return homophily_of_unseen(graphs[0].edge_index, problem.y, seen)
@@ -47,9 +46,9 @@ def homophily_of_unseen(edge_index: torch.Tensor | None, y: torch.Tensor, seen: 
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_learned_graph_joins_nodes_of_a_class(name: str) -> None:
     """f is trained by the graph loss alone (its inputs are detached): without it, f stays as good as random."""
-    problem, steps, lr = PROBLEMS[name]
-    trained = learned_homophily(problem, steps, lr, frozen=False)
-    frozen = learned_homophily(problem, steps, lr, frozen=True)
+    problem, steps = PROBLEMS[name]
+    trained = learned_homophily(problem, steps, frozen=False)
+    frozen = learned_homophily(problem, steps, frozen=True)
     knn = edge_homophily(neighbors_to_edges(nearest(problem.x, K)), problem.y)
-    assert trained > knn + 0.08, f"{name}: learned {trained:.3f}, kNN on the features {knn:.3f}"
-    assert trained > frozen + 0.15, f"{name}: trained f {trained:.3f}, frozen f {frozen:.3f}"
+    assert trained > knn + 0.1, f"{name}: learned {trained:.3f}, kNN on the features {knn:.3f}"
+    assert trained > frozen + 0.1, f"{name}: trained f {trained:.3f}, frozen f {frozen:.3f}"

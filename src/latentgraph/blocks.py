@@ -40,7 +40,7 @@ def row_blocks(rows_per_graph: list[int], nodes_per_graph: list[int], budget: in
     """Cut rows, sorted by graph, into blocks of at most `budget` pairs (but never less than one row).
 
     A large graph is cut into many blocks; many small graphs share one block, whose pairs across graphs the caller
-    masks (`same_graph`): a few wasted pairs cost less than one call per tiny graph.
+    masks (`other_graph`): a few wasted pairs cost less than one call per tiny graph.
     """
     budget = budget or BLOCK
     row, node = 0, 0

@@ -112,10 +112,9 @@ class GAT(nn.Module):
             here, there = slice(block.row_start, block.row_stop), slice(block.start, block.stop)
             to, of = (h[here] * self.conv.att_dst).sum(-1), (h[there] * self.conv.att_src).sum(-1)
             score = nn.functional.leaky_relu(to[:, None] + of[None], slope)  # (rows, columns, heads)
-            weight = adjacency_block(block, x_hat, t, threshold, geometry, batch)
-            weight = weight[..., None] * (score - score.detach().amax(1, keepdim=True)).exp()
-            mixed = torch.einsum("ijh,jhc->ihc", weight, h[there])
-            return mixed / _positive(weight.sum(1))[..., None]
+            log_weight = adjacency_block(block, x_hat, t, threshold, geometry, batch, log=True)
+            attention = (log_weight[..., None] + score).softmax(1)
+            return torch.einsum("ijh,jhc->ihc", attention, h[there])
 
         h = self.conv.lin(x).view(len(x), self.conv.heads, -1)
         out = recomputed(
@@ -146,10 +145,16 @@ class EdgeConv(nn.Module):
         super().__init__()
         if aggr not in ("sum", "mean", "max"):
             raise InputError(f"aggr={aggr!r} is not known; choose 'sum', 'mean' or 'max'.")
-        self.message = message or nn.Sequential(nn.Linear(2 * in_features, out_features), nn.ReLU())
         self.width = max(2 * in_features, out_features)  # numbers that a pair carries
         self.aggr = aggr
-        self.conv = PyGEdgeConv(self.message, aggr=aggr)
+        self.conv = PyGEdgeConv(nn.Identity(), aggr=aggr)
+        # Given afterwards, for the constructor would initialise it again.
+        self.conv.nn = message or nn.Sequential(nn.Linear(2 * in_features, out_features), nn.ReLU())
+
+    @property
+    def message(self) -> nn.Module:
+        """h, from [x_i | x_j - x_i] to the message."""
+        return self.conv.nn
 
     def forward(self, x: Tensor, graph: Graph) -> Tensor:
         edge_index = _edges(graph)
@@ -185,14 +190,15 @@ class EdgeConv(nn.Module):
         Where h begins with a linear layer, W [x_i | x_j - x_i] = (W_1 - W_2) x_i + W_2 x_j is a sum of two terms that
         need one product for each node instead of one for each pair.
         """
-        if isinstance(self.message, nn.Sequential) and isinstance(first := self.message[0], nn.Linear):
+        message = self.message
+        if isinstance(message, nn.Sequential) and isinstance(first := message[0], nn.Linear):
             w_1, w_2 = first.weight.chunk(2, dim=1)
             to_i = nn.functional.linear(x_i, w_1 - w_2, first.bias)
             pairs = to_i[:, None] + nn.functional.linear(x_j, w_2)[None]
-            rest: nn.Module = self.message[1:]
+            rest: nn.Module = message[1:]
         else:
             pairs = torch.cat(torch.broadcast_tensors(x_i[:, None], x_j[None] - x_i[:, None]), dim=-1)
-            rest = self.message
+            rest = message
         # As rows, not as a cube: a normalisation inside h takes its statistics over the first of two dimensions.
         return rest(pairs.flatten(0, 1)).unflatten(0, (len(x_i), len(x_j)))
 

@@ -84,7 +84,10 @@ class LatentGraph:
 
         edge_index, weight = self._weighted_edges(min_weight)
         features = self.x_hat if x is None else x
-        return Data(x=features, edge_index=edge_index, edge_weight=weight, x_hat=self.x_hat, num_nodes=self.num_nodes)
+        data = Data(x=features, edge_index=edge_index, edge_weight=weight, x_hat=self.x_hat, num_nodes=self.num_nodes)
+        if self.batch is not None:
+            data.batch = self.batch
+        return data
 
     def to_scipy(self, *, min_weight: float = 0.5) -> sp.csr_array:
         """Sparse (n, n) matrix, row i holding the neighbours of i, with p_ij (discrete) or a_ij (continuous)."""

@@ -55,7 +55,7 @@ class DiscreteDGM(_DGM):
     geometry : where f's output lives, default `Euclidean()`
     temperature : initial t. None sets it at the first call, such that a node typically hesitates between
         about 3 k candidates
-    loop : whether a node may choose itself (the paper's algorithm does so; it nearly always will)
+    loop : whether a node may choose itself, as in the paper's algorithm: it mostly will, for p_ii = 1 is the largest
     backend : sampler, see `gumbel_top_k`
     noise : False takes the k nearest neighbours instead of sampling, which with f = id is DGCNN's graph
 

@@ -35,7 +35,8 @@ def graph_loss(
     delta : (n,) expected minus actual reward of each node; zero for nodes without a label
     likelihood : "paper" sums the unnormalised log p, whose gradient is biased. "plackett_luce" uses the
         exact log-likelihood of the ordered sample: with a baseline that does not depend on this sample, its gradient is
-        the gradient of the expected reward
+        that of the expected reward as far as a node's reward depends on its own edges. Neither kind credits the edges
+        of its neighbours, which matter too where several convolutions follow each other
     reduction : "sum" as in the paper, or "mean" over nodes
 
     Returns
@@ -78,9 +79,9 @@ class MovingAverageBaseline(nn.Module):
 
     .. math:: E(a_i) \leftarrow \alpha \, E(a_i) + (1 - \alpha) \, a_i
 
-    For node sets that stay the same during training. The averages are a buffer addressed by node id: they are saved
-    with the model and work with mini-batches of nodes. A node's first reward is its first average, so its first delta
-    is zero: nothing was expected yet.
+    For node sets that stay the same during training. The averages are a buffer addressed by node id: they are in the
+    `state_dict` of the baseline and work with mini-batches of nodes. A node's first reward is its first
+    average, so its first delta is zero: nothing was expected yet.
 
     >>> baseline = MovingAverageBaseline(num_nodes=2)
     >>> baseline(torch.tensor([1.0, 0.0]))

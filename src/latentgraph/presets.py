@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch_geometric.nn import global_max_pool
 
 from latentgraph.diffusion import EdgeConv
+from latentgraph.errors import InputError
 from latentgraph.geometry import Geometry
 from latentgraph.graph import LatentGraph
 from latentgraph.layers import ContinuousDGM, DiscreteDGM
@@ -37,6 +38,8 @@ def citation_net(
     of widths 32, 16, 8 in all, one for each graph module and the rest for the last; a final perceptron (8, 8, classes).
     `dgm_layers=0` diffuses on the input graph: the plain network that the paper compares with.
     """
+    if not 0 <= dgm_layers <= 3:
+        raise InputError(f"dgm_layers={dgm_layers} but there are three convolutions to share: choose 0 to 3.")
     widths = [32, 32, 16, 8]
     layers: list[tuple[nn.Module | None, nn.Module]] = []
     if dgm_layers == 0:
@@ -85,12 +88,17 @@ def zero_shot_net(
     """The network of the paper's zero-shot section: from word vectors to classifier weights.
 
     Two convolutions D^-1 A X Theta of widths 2048 and 2049 with LeakyReLU, each on the graph of a module of embedding
-    dimension 16 with k = 3. Node-wise f: no knowledge graph is used. The output is the last convolution's.
+    dimension 16 with k = 3. Node-wise f: no knowledge graph is used. The output is the last convolution's. A class is a
+    candidate for itself (`loop=True`), as in Algorithm 1: without it, its own word vector would have no part in the
+    mean.
     """
     return DGMNet(
         [
-            (DiscreteDGM(mlp([in_features, embed_dim]), k), row_normalised_conv([in_features, hidden])),
-            (DiscreteDGM(mlp([hidden + embed_dim, embed_dim]), k), row_normalised_conv([hidden, out_features])),
+            (DiscreteDGM(mlp([in_features, embed_dim]), k, loop=True), row_normalised_conv([in_features, hidden])),
+            (
+                DiscreteDGM(mlp([hidden + embed_dim, embed_dim]), k, loop=True),
+                row_normalised_conv([hidden, out_features]),
+            ),
         ]
     )
 

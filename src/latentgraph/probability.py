@@ -47,13 +47,21 @@ def logistic_adjacency(
 
 
 def adjacency_block(
-    block: Block, x_hat: Tensor, temperature: Tensor, threshold: Tensor, geometry: Geometry, batch: Tensor | None
+    block: Block,
+    x_hat: Tensor,
+    temperature: Tensor,
+    threshold: Tensor,
+    geometry: Geometry,
+    batch: Tensor | None,
+    *,
+    log: bool = False,
 ) -> Tensor:
-    """Rows and columns of a block of the logistic adjacency."""
+    """Rows and columns of a block of the logistic adjacency, or of its logarithm."""
     sq_dist = geometry.sq_cdist(x_hat[block.row_start : block.row_stop], x_hat[block.start : block.stop])
-    adjacency = torch.sigmoid(temperature * (threshold - sq_dist))
+    logit = temperature * (threshold - sq_dist)
+    adjacency = torch.nn.functional.logsigmoid(logit) if log else logit.sigmoid()
     foreign = other_graph(batch, torch.arange(block.row_start, block.row_stop, device=x_hat.device), block)
-    return adjacency if foreign is None else adjacency.masked_fill(foreign, 0.0)
+    return adjacency if foreign is None else adjacency.masked_fill(foreign, -torch.inf if log else 0.0)
 
 
 def plackett_luce(

@@ -172,7 +172,7 @@ def fit(
     `History`. The network holds the kept weights and is in evaluation mode.
     """
     task = task or classification()
-    _check(train, baseline, samples, steps)
+    _check(train, validation, baseline, samples, steps)
     optimizer = optimizer or torch.optim.Adam(
         [p for p in net.parameters() if p.requires_grad], lr=lr, weight_decay=weight_decay
     )
@@ -281,7 +281,7 @@ def _nodes_of_step(train: Batches, step: int, generator: torch.Generator) -> Nod
     return train(step, generator) if callable(train) else train[(step - 1) % len(train)]
 
 
-def _check(train: Batches, baseline: nn.Module | None, samples: int, steps: int) -> None:
+def _check(train: Batches, validation: NodeSet | None, baseline: nn.Module | None, samples: int, steps: int) -> None:
     if isinstance(baseline, SampleMeanBaseline) and samples < 2:
         raise InputError(
             f"samples={samples} but SampleMeanBaseline compares several sampled graphs of one step. "
@@ -291,3 +291,7 @@ def _check(train: Batches, baseline: nn.Module | None, samples: int, steps: int)
         raise InputError(f"samples={samples}, steps={steps}; both must be at least 1.")
     if isinstance(train, NodeSet) and not len(train.rows):
         raise InputError("the training set has no labelled node: every target is -1 or NaN, or the mask is empty.")
+    if isinstance(train, Sequence) and not len(train):
+        raise InputError("the training set is an empty sequence of node sets; it needs at least one.")
+    if validation is not None and not len(validation.rows):
+        raise InputError("the validation set has no labelled node: every target is -1 or NaN, or the mask is empty.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -29,9 +30,9 @@ def run(*, quick: bool = False, repeats: int = 5) -> list[dict[str, float | str]
         x_hat = torch.randn(n, d, generator=generator)
         t = 50.0
         candidates: dict[str, Callable[[], object]] = {
-            "dense formula": lambda x=x_hat, k=k, t=t: dense(x, k, t),
-            "gumbel_top_k": lambda x=x_hat, k=k, t=t: gumbel_top_k(x, k, t),
-            "nearest (no noise)": lambda x=x_hat, k=k: nearest(x, k),
+            "dense formula": partial(dense, x_hat, k, t),
+            "gumbel_top_k": partial(gumbel_top_k, x_hat, k, t),
+            "nearest (no noise)": partial(nearest, x_hat, k),
         }
         measured = side_by_side(candidates, repeats=1 if quick else repeats)
         reference = measured["dense formula"]

@@ -17,20 +17,20 @@ class Problem(NamedTuple):
     edge_index: Tensor | None
 
 
-def two_moons(n: int = 400, *, distractors: int = 8, noise: float = 0.1, seed: int = 0) -> Problem:
+def two_moons(n: int = 400, *, distractors: int = 8, scale: float = 2.0, noise: float = 0.1, seed: int = 0) -> Problem:
     """Two interleaved half circles in two features, hidden among features that mean nothing."""
     from sklearn.datasets import make_moons
 
     points, y = make_moons(n, noise=noise, random_state=seed)
-    return _hidden(points, y, distractors, seed)
+    return _hidden(points, y, distractors, scale, seed)
 
 
-def circles(n: int = 400, *, distractors: int = 8, noise: float = 0.05, seed: int = 0) -> Problem:
+def circles(n: int = 400, *, distractors: int = 8, scale: float = 1.0, noise: float = 0.05, seed: int = 0) -> Problem:
     """A circle inside a circle, hidden among features that mean nothing."""
     from sklearn.datasets import make_circles
 
     points, y = make_circles(n, noise=noise, factor=0.4, random_state=seed)
-    return _hidden(points, y, distractors, seed)
+    return _hidden(points, y, distractors, scale, seed)
 
 
 def planted_partition(
@@ -56,9 +56,9 @@ def planted_partition(
     return Problem(torch.tensor(x, dtype=torch.float32), torch.tensor(y), torch.tensor(edge_index))
 
 
-def _hidden(points: np.ndarray, y: np.ndarray, distractors: int, seed: int) -> Problem:
-    """Standardised signal features, then as many standard normal features as asked for."""
+def _hidden(points: np.ndarray, y: np.ndarray, distractors: int, scale: float, seed: int) -> Problem:
+    """Standardised signal features, then normal features without meaning, `scale` times as spread out."""
     rng = np.random.default_rng(seed)
     points = (points - points.mean(0)) / points.std(0)
-    x = np.concatenate([points, rng.standard_normal((len(y), distractors))], axis=1)
+    x = np.concatenate([points, scale * rng.standard_normal((len(y), distractors))], axis=1)
     return Problem(torch.tensor(x, dtype=torch.float32), torch.tensor(y, dtype=torch.long), None)

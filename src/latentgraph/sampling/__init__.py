@@ -46,7 +46,7 @@ def gumbel_top_k(
     k : neighbours for each node
     temperature : t > 0, a number or a 0-d tensor
     geometry : default `Euclidean()`
-    loop : whether a node may choose itself. It nearly always would (p_ii = 1), at the cost of one of the k
+    loop : whether a node may choose itself. It mostly would, for p_ii = 1 is the largest, at the cost of one of the k
     batch : (n,) ascending graph ids as in PyG; neighbours come from a node's own graph
     query : (q,) the nodes to sample for, default all of them
     generator : one number is drawn from it as the seed. The same state gives the same sample for any number of
