@@ -169,6 +169,17 @@ def test_row_normalised_has_no_bias_unless_asked() -> None:
     assert RowNormalised(3, 2, bias=True).linear.bias is not None
 
 
+def test_a_given_message_is_taken_as_it_is() -> None:
+    """Broken: the weights of the user's h are initialised again, or saved twice."""
+    linear = nn.Linear(6, 2)
+    message = nn.Sequential(linear, nn.ReLU())
+    before = linear.weight.detach().clone()
+    module = EdgeConv(3, 2, message=message)
+    assert module.message is message
+    assert torch.equal(linear.weight, before)
+    assert len(module.state_dict()) == len(list(module.parameters())) == 2
+
+
 def test_unknown_aggregation_is_refused() -> None:
     with pytest.raises(InputError, match="aggr='median' is not known; choose 'sum', 'mean' or 'max'"):
         EdgeConv(3, 2, aggr="median")  # type: ignore[arg-type]
@@ -203,6 +214,14 @@ def test_adjacency_product(geometry: Geometry, batch: Tensor | None, dense: bool
     """Broken: A x differs from its definition, whole or in blocks, in value or gradient."""
     graph, x = continuous(geometry=geometry, batch=batch), points(13, 3).requires_grad_()
     assert_agrees(adjacency_product(graph, x, dense=dense), weights(graph) @ x, graph, x, None)
+
+
+def test_dense_decides_whether_the_adjacency_is_formed(blocked: bool) -> None:
+    """Broken: the argument is ignored; by default small graphs are dense."""
+    for dense, formed in ((True, True), (False, False), (None, not blocked)):
+        graph = continuous()
+        adjacency_product(graph, points(13, 3), dense=dense)
+        assert ("adj" in vars(graph)) is formed
 
 
 @every_geometry

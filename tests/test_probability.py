@@ -77,9 +77,8 @@ def test_edge_log_p_is_the_weight_of_the_sample(space: Space) -> None:
 
 
 def test_no_edges() -> None:
-    assert edge_log_p(torch.ones(3, 2), torch.empty(2, 0, dtype=torch.long), torch.tensor(1.0), Euclidean()).shape == (
-        0,
-    )
+    nothing = torch.empty(2, 0, dtype=torch.long)
+    assert edge_log_p(torch.ones(3, 2), nothing, torch.tensor(1.0), Euclidean()).shape == (0,)
 
 
 @every_space
@@ -125,15 +124,26 @@ def test_adjacency_of_a_batch_is_block_diagonal(space: Space) -> None:
 
 @pytest.mark.parametrize("block", [Block(0, 2, 0, 3), Block(1, 5, 0, 7), Block(6, 7, 3, 7)])
 def test_adjacency_block_is_a_part_of_the_whole(block: Block) -> None:
-    """Row and column offsets of the blocked kernels."""
-    x, t, threshold = (
-        torch.randn(7, 2, generator=torch.Generator().manual_seed(2)),
-        torch.tensor(1.0),
-        torch.tensor(1.0),
-    )
-    whole = logistic_adjacency(x, t, threshold, Euclidean(), BATCH)
-    part = adjacency_block(block, x, t, threshold, Euclidean(), BATCH)
-    torch.testing.assert_close(part, whole[block.row_start : block.row_stop, block.start : block.stop])
+    """Row and column offsets of the blocked kernels, and their logarithm."""
+    x = torch.randn(7, 2, generator=torch.Generator().manual_seed(2))
+    t, threshold = torch.tensor(1.0), torch.tensor(0.5)
+    whole = logistic_adjacency(x, t, threshold, Euclidean(), BATCH)[
+        block.row_start : block.row_stop, block.start : block.stop
+    ]
+    torch.testing.assert_close(adjacency_block(block, x, t, threshold, Euclidean(), BATCH), whole)
+    log = adjacency_block(block, x, t, threshold, Euclidean(), BATCH, log=True)
+    torch.testing.assert_close(log, whole.log())
+
+
+def test_log_adjacency_does_not_underflow() -> None:
+    """Where the weight itself is zero in single precision, its logarithm is -t (d^2 - T) with a gradient."""
+    x = torch.tensor([[0.0], [30.0]], requires_grad=True)
+    block, one = Block(0, 1, 0, 2), torch.tensor(1.0)
+    log = adjacency_block(block, x, one, one, Euclidean(), None, log=True)
+    assert log[0, 1].item() == pytest.approx(-899.0)
+    assert adjacency_block(block, x, one, one, Euclidean(), None)[0, 1].item() == 0
+    (gradient,) = torch.autograd.grad(log[0, 1], x)
+    torch.testing.assert_close(gradient, torch.tensor([[60.0], [-60.0]]))
 
 
 @every_space
@@ -211,10 +221,8 @@ def test_likelihood_gradcheck(
 
 def test_certain_sample_has_log_likelihood_zero() -> None:
     """One candidate, one neighbour: nothing to learn from it, but no nan either."""
-    x, t = (
-        torch.randn(4, 2, generator=torch.Generator().manual_seed(6)).requires_grad_(),
-        number(2.0, True, torch.float32),
-    )
+    x = torch.randn(4, 2, generator=torch.Generator().manual_seed(6)).requires_grad_()
+    t = number(2.0, True, torch.float32)
     batch = torch.tensor([0, 0, 1, 1])
     log_p = plackett_luce(x, torch.tensor([[1], [0], [3], [2]]), t, Euclidean(), batch=batch)
     torch.testing.assert_close(log_p, torch.zeros(4))

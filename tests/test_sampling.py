@@ -235,7 +235,7 @@ def test_nearest_among_equals() -> None:
 
 def test_nearest_of_an_outlier() -> None:
     """Far from everybody the differences drown in single precision; the order must still be right."""
-    x = torch.tensor([[0.0], [2.0**-11], [2.0**-10], [-(2.0**-11)], [1000.0]])
+    x = torch.tensor([[0.0], [2.0**-14], [2.0**-13], [-(2.0**-14)], [8192.0]])
     assert nearest(x, 4)[4].tolist() == [2, 1, 0, 3]
 
 

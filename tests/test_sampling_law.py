@@ -218,10 +218,10 @@ def test_many_nodes_against_the_textbook(dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize("loop", [False, True])
 def test_outlier_in_single_precision(loop: bool) -> None:
-    """Log-probabilities near -1e6, where single precision rounds the noise away: the nearest would always win."""
-    x = torch.tensor([[0.0], [2.0**-11], [2.0**-10], [-(2.0**-11)], [1000.0]])
+    """Log-probabilities near -7e7 that differ by 1: single precision has steps of 8 there, noise and all."""
+    x = torch.tensor([[0.0], [2.0**-14], [2.0**-13], [-(2.0**-14)], [8192.0]])
     log_w = log_weights(x, 1.0, Euclidean(), loop)
-    assert float(log_w[4, :4].max()) < -999_990
+    assert log_w[4, :4].diff().tolist() == pytest.approx([1.0, 1.0, -3.0], abs=1e-3)
     sample = draws(x, 3, 1.0, Euclidean(), loop=loop, copies=20_000)
     check_law(sample, x, 3, 1.0, Euclidean(), loop)
     if loop:
@@ -259,3 +259,19 @@ def test_unequal_graphs_of_a_batch() -> None:
         part = sample[:, start : start + size] - start
         check_law(part, points[start : start + size], 2, 1.0, Euclidean(), False)
         start += size
+
+
+@pytest.mark.parametrize("far", [1e6, 1e9, 1e12])
+def test_an_outlier_chooses_evenly_among_equals(far: float) -> None:
+    """Broken: the noise is rounded away beside log p, and a node far from all always chooses the same ones."""
+    x_hat = torch.tensor([[0.0], [0.0], [0.0], [far]], dtype=torch.float64)
+    outlier = torch.tensor([3])
+    first = torch.cat(
+        [
+            gumbel_top_k(x_hat, 1, 1.0, query=outlier, generator=torch.Generator().manual_seed(seed))
+            for seed in range(3000)
+        ]
+    )
+    counts = first.flatten().bincount(minlength=4)
+    assert counts[3] == 0
+    assert stats.chisquare(counts[:3].numpy()).pvalue > 1e-3

@@ -145,7 +145,8 @@ class EdgeConv(nn.Module):
         super().__init__()
         if aggr not in ("sum", "mean", "max"):
             raise InputError(f"aggr={aggr!r} is not known; choose 'sum', 'mean' or 'max'.")
-        self.width = max(2 * in_features, out_features)  # numbers that a pair carries
+        # Numbers that a pair carries on a continuous graph; see _all_messages for the default message.
+        self.width = out_features if message is None else max(2 * in_features, out_features)
         self.aggr = aggr
         self.conv = PyGEdgeConv(nn.Identity(), aggr=aggr)
         # Given afterwards, for the constructor would initialise it again.
@@ -166,13 +167,13 @@ class EdgeConv(nn.Module):
         def rows_of(block: Block, x_hat: Tensor, t: Tensor, threshold: Tensor, x: Tensor) -> Tensor:
             weight = adjacency_block(block, x_hat, t, threshold, geometry, batch)
             message = self._all_messages(x[block.row_start : block.row_stop], x[block.start : block.stop])
-            weighted = weight[..., None] * message
             if self.aggr == "max":
+                weighted = weight[..., None] * message
                 foreign = other_graph(batch, torch.arange(block.row_start, block.row_stop, device=x.device), block)
                 if foreign is not None:  # a message of weight zero would win over negative ones
                     weighted = weighted.masked_fill(foreign[..., None], -torch.inf)
                 return weighted.amax(1)
-            total = weighted.sum(1)
+            total = torch.einsum("ij,ijc->ic", weight, message)
             return total if self.aggr == "sum" else total / _positive(weight.sum(1, keepdim=True))
 
         return recomputed(

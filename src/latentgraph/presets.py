@@ -5,6 +5,7 @@ f and g are given as builders (`latentgraph.stacks`): functions from layer width
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import pairwise
 
 import torch
@@ -62,7 +63,7 @@ def medical_net(
     continuous: bool = False,
     k: int = 5,
     f: Builder = gcn,
-    g: Builder = edge_conv,
+    g: Builder | None = None,
     geometry: Geometry | None = None,
     detach: bool = False,
 ) -> DGMNet:
@@ -70,8 +71,12 @@ def medical_net(
 
     Two layers, each a graph module and one convolution `g` of width 16, and a linear classifier. The first module's f
     is always the perceptron (d, 16, 8), for there is no input graph; the second's is `f`, on the graph of the first.
-    The best of the paper's table is `f=gcn, g=edge_conv`.
+    The best of the paper's table is a graph convolution for f and an edge convolution for g, the defaults here. The
+    edge convolution takes the maximum over sampled neighbours, but the weighted mean over a continuous graph: there a
+    maximum of a_ij h_ij was seen to go to zero for all pairs and to stop learning.
     """
+    if g is None:
+        g = partial(edge_conv, aggr="mean") if continuous else edge_conv
     first = mlp([in_features, 16, 8])
     second = f([16 + 8, 16, 8])
 

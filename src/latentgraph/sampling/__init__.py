@@ -66,7 +66,7 @@ def gumbel_top_k(
     t = _check_temperature(temperature)
     x_hat, rows, geometry = _check(x_hat, k, geometry, loop, batch, query, backend)
     seed = draw_seed(generator)
-    return blocked_top_k(x_hat, k, t, geometry=geometry, loop=loop, batch=batch, rows=rows, seed=seed)
+    return blocked_top_k(x_hat, int(k), t, geometry=geometry, loop=loop, batch=batch, rows=rows, seed=seed)
 
 
 def nearest(
@@ -87,10 +87,12 @@ def nearest(
             [1, 0]])
     """
     x_hat, rows, geometry = _check(x_hat, k, geometry, loop, batch, query, backend)
-    return blocked_top_k(x_hat, k, 1.0, geometry=geometry, loop=loop, batch=batch, rows=rows, seed=None)
+    return blocked_top_k(x_hat, int(k), 1.0, geometry=geometry, loop=loop, batch=batch, rows=rows, seed=None)
 
 
 def _check_temperature(temperature: float | Tensor) -> float:
+    if isinstance(temperature, Tensor) and temperature.numel() != 1:
+        raise InputError(f"temperature has shape {tuple(temperature.shape)}; it must be one number for all pairs.")
     t = float(temperature.detach() if isinstance(temperature, Tensor) else temperature)
     if not (math.isfinite(t) and t > 0):
         raise InputError(
@@ -146,7 +148,7 @@ def _check_batch(batch: Tensor | None, x_hat: Tensor) -> None:
 
 
 def _check_k(k: int, loop: bool, batch: Tensor | None, num_nodes: int) -> None:
-    if not isinstance(k, int) or isinstance(k, bool) or k < 1:
+    if not hasattr(k, "__index__") or isinstance(k, bool) or k < 1:  # numpy's whole numbers have it too
         raise InputError(f"k={k!r} but it must be a whole number of neighbours, at least 1.")
     smallest = int(graph_sizes(batch, num_nodes).min()) if num_nodes else 0
     most = smallest if loop else max(smallest - 1, 0)

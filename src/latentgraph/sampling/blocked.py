@@ -44,21 +44,24 @@ def blocked_top_k(
         here = rows[block.row_start : block.row_stop]
         columns = torch.arange(block.start, block.stop, device=x_hat.device)
         value = -temperature * geometry.sq_cdist(x_hat.index_select(0, here), x_hat[block.start : block.stop])
-        if seed is not None:
-            value -= exponential_noise(seed, here, columns, value.dtype).log_()
         if not loop:
             value.masked_fill_(here[:, None] == columns, -torch.inf)
         foreign = other_graph(batch, here, block)
         if foreign is not None:
             value.masked_fill_(foreign, -torch.inf)
+        # Only differences within a row matter: without their common part they keep the digits of the noise.
+        nearest = value.amax(1, keepdim=True)
+        value -= nearest
+        if seed is not None:
+            value -= exponential_noise(seed, here, columns, value.dtype).log_()
         top = value.topk(k, dim=1)
         chosen[block.row_start : block.row_stop] = top.indices + block.start
-        worst[block.row_start : block.row_stop] = top.values[:, -1]
+        worst[block.row_start : block.row_stop] = top.values[:, -1] + nearest[:, 0]
 
     # Not `worst < _COARSE`: a temperature above the range of single precision gives nan for coincident points.
     coarse = (~(worst >= _COARSE)).nonzero()[:, 0]
     if x_hat.dtype == torch.float64:
-        if bool((worst == -torch.inf).any()):  # then a masked candidate may be among the chosen
+        if bool((~(worst > -torch.inf)).any()):  # then a masked candidate may be among the chosen
             raise InputError(
                 f"log p = -t dist^2 overflows to -inf with temperature={temperature} and coordinates up to "
                 f"{float(x_hat.abs().max()):.3g}. Scale one of them down, and check the training for divergence."
