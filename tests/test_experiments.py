@@ -12,7 +12,7 @@ from latentgraph.cli import main
 from latentgraph.datasets.tadpole import tadpole
 from latentgraph.errors import InputError
 from latentgraph.experiments.results import Results
-from latentgraph.experiments.tadpole import METHODS
+from latentgraph.experiments.tadpole import METHODS, table
 
 needs_data = pytest.mark.skipif(
     not Path(os.environ.get("LATENTGRAPH_DATA", ""), "tadpole").is_dir() or "LATENTGRAPH_DATA" not in os.environ,
@@ -72,6 +72,17 @@ def test_loader_runs_no_code_from_a_pickle(tmp_path: Path) -> None:
 def test_fold_out_of_range() -> None:
     with pytest.raises(InputError, match="fold=10"):
         tadpole(10)
+
+
+def test_documented_table_is_the_committed_one() -> None:
+    """A number in the docs is what the results file says, and all folds are there."""
+    root = Path(__file__).parents[1]
+    results = Results(root / "results/tadpole.jsonl", key=("method", "fold", "steps"))
+    assert len(results.rows) == 10 * len(METHODS)
+    page = (root / "docs/results.md").read_text(encoding="utf-8")
+    for method, paper, ours in table(results):
+        if ours != "-":
+            assert f"| {method} | {paper} | {ours} |" in page
 
 
 def test_results_survive_reopening(tmp_path: Path) -> None:
