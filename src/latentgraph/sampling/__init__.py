@@ -7,6 +7,7 @@ numbers only. The probability of what it chose is computed elsewhere (`probabili
 from __future__ import annotations
 
 import math
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -17,7 +18,8 @@ from latentgraph.geometry import Euclidean, Geometry
 from latentgraph.sampling.blocked import blocked_top_k
 from latentgraph.sampling.noise import draw_seed
 
-BACKENDS = ("auto", "torch")
+BACKENDS = ("auto", "torch", "tree")
+TREE_PAYS = 128  # nodes from which "auto" prefers the tree
 
 
 def gumbel_top_k(
@@ -51,7 +53,9 @@ def gumbel_top_k(
     query : (q,) the nodes to sample for, default all of them
     generator : one number is drawn from it as the seed. The same state gives the same sample for any number of
         threads, and rows sampled apart with `query` get what they would get together
-    backend : "auto" or "torch" (blocked, any device)
+    backend : "torch" goes through all pairs in blocks, on any device. "tree" runs the race on a kd-tree, on the CPU, in
+        less than quadratic time. "auto" takes the tree for 128 nodes or more on the CPU if numba is installed. Each
+        gives its own sample for a generator, from the same law
 
     Returns
     -------
@@ -66,7 +70,8 @@ def gumbel_top_k(
     t = _check_temperature(temperature)
     x_hat, rows, geometry = _check(x_hat, k, geometry, loop, batch, query, backend)
     seed = draw_seed(generator)
-    return blocked_top_k(x_hat, int(k), t, geometry=geometry, loop=loop, batch=batch, rows=rows, seed=seed)
+    sampler = _choose(backend, x_hat, t, geometry)
+    return sampler(x_hat, int(k), t, geometry=geometry, loop=loop, batch=batch, rows=rows, seed=seed)
 
 
 def nearest(
@@ -87,7 +92,46 @@ def nearest(
             [1, 0]])
     """
     x_hat, rows, geometry = _check(x_hat, k, geometry, loop, batch, query, backend)
-    return blocked_top_k(x_hat, int(k), 1.0, geometry=geometry, loop=loop, batch=batch, rows=rows, seed=None)
+    sampler = _choose(backend, x_hat, 1.0, geometry)
+    return sampler(x_hat, int(k), 1.0, geometry=geometry, loop=loop, batch=batch, rows=rows, seed=None)
+
+
+class Sampler(Protocol):
+    """What a backend is: checked arguments in, node numbers (r, k) out. `seed=None` means no noise."""
+
+    def __call__(
+        self,
+        x_hat: Tensor,
+        k: int,
+        temperature: float,
+        /,
+        *,
+        geometry: Geometry,
+        loop: bool,
+        batch: Tensor | None,
+        rows: Tensor,
+        seed: int | None,
+    ) -> Tensor: ...
+
+
+def _choose(backend: str, x_hat: Tensor, temperature: float, geometry: Geometry) -> Sampler:
+    """The function behind a backend's name; "auto" takes the fastest that can do it."""
+    if backend == "torch" or (backend == "auto" and (x_hat.device.type != "cpu" or len(x_hat) < TREE_PAYS)):
+        return blocked_top_k
+    try:
+        from latentgraph.sampling.tree import supports, tree_top_k
+    except ImportError:
+        if backend == "auto":
+            return blocked_top_k
+        raise InputError('backend="tree" needs numba. Install it with: pip install numba') from None
+    if supports(x_hat, temperature, geometry):
+        return tree_top_k
+    if backend == "auto":
+        return blocked_top_k
+    raise InputError(
+        f'backend="tree" has no bounds for {geometry!r} with temperature={temperature:.3g} and coordinates up to '
+        f'{float(x_hat.abs().max()):.3g}. Use backend="torch" or "auto".'
+    )
 
 
 def _check_temperature(temperature: float | Tensor) -> float:

@@ -1,0 +1,252 @@
+"""Sixteen lanes: a vector type for numba, so that the tree race can be written as arithmetic.
+
+`Floats` holds 16 single-precision numbers, `Ints` 16 words of 32 bits. LLVM maps them to whatever the machine has (two
+AVX2 registers, one of AVX-512, four of SSE or NEON). Operators work between vectors, and between a vector and a number;
+comparisons give the lanes for which they hold as the bits of a uint32. Everything else is a named function below.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+from llvmlite import ir
+from numba import njit, types
+from numba.core.typing.templates import AbstractTemplate, infer_global, signature
+from numba.extending import intrinsic as _intrinsic
+from numba.extending import lower_builtin, models, register_model
+from numba.np.arrayobj import make_array
+
+LANES = 16
+
+
+def _can_cache() -> bool:
+    """Whether numba finds a folder for compiled code: beside this file, or else the user's cache folder."""
+    try:
+        njit(cache=True)(_can_cache)
+    except RuntimeError:
+        return False
+    return True
+
+
+JIT: dict[str, Any] = {
+    "cache": _can_cache(),
+    "nogil": True,
+    "error_model": "numpy",
+    "fastmath": {"contract", "nsz", "arcp"},
+}
+INLINE: dict[str, Any] = {**JIT, "forceinline": True}
+
+# What a type checker is told: these types exist only inside numba.
+Floats = Any
+Ints = Any
+Word = Any  # a uint32 or uint64
+intrinsic: Any = _intrinsic
+
+_I32, _I64 = ir.IntType(32), ir.IntType(64)
+_FLOATS, _INTS = ir.VectorType(ir.FloatType(), LANES), ir.VectorType(_I32, LANES)
+
+
+class FloatsType(types.Type):
+    def __init__(self) -> None:
+        super().__init__("Floats")
+
+
+class IntsType(types.Type):
+    def __init__(self) -> None:
+        super().__init__("Ints")
+
+
+FLOATS, INTS = FloatsType(), IntsType()
+
+
+@register_model(FloatsType)
+class _FloatsModel(models.PrimitiveModel):
+    def __init__(self, manager: Any, kind: Any) -> None:
+        super().__init__(manager, kind, _FLOATS)
+
+
+@register_model(IntsType)
+class _IntsModel(models.PrimitiveModel):
+    def __init__(self, manager: Any, kind: Any) -> None:
+        super().__init__(manager, kind, _INTS)
+
+
+def _broadcast(builder: Any, x: Any, vector: Any) -> Any:
+    undefined = ir.Constant(vector, ir.Undefined)
+    first = builder.insert_element(undefined, x, ir.Constant(_I32, 0))
+    return builder.shuffle_vector(first, undefined, ir.Constant(_INTS, [ir.Constant(_I32, 0)] * LANES))
+
+
+def _binary(op: Any, kind: Any, scalar: Any, result: Any, emit: Any) -> None:
+    """Teach numba `vector op vector`, `vector op number` and `number op vector`."""
+
+    @infer_global(op)
+    class _Typing(AbstractTemplate):
+        def generic(self, args: Any, kws: Any) -> Any:
+            numbers = types.Number | types.IntegerLiteral
+            if kind not in args or not all(a is kind or isinstance(a, numbers) for a in args):
+                return None
+            return signature(result, *(a if a is kind else scalar for a in args))
+
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        vector = _FLOATS if kind is FLOATS else _INTS
+        both = [x if t is kind else _broadcast(builder, x, vector) for x, t in zip(args, sig.args, strict=True)]
+        return emit(builder, *both)
+
+    for left, right in ((type(kind), type(kind)), (type(kind), scalar), (scalar, type(kind))):
+        lower_builtin(op, left, right)(lower)
+
+
+def _lanes_where(builder: Any, condition: Any) -> Any:
+    return builder.zext(builder.bitcast(condition, ir.IntType(LANES)), _I32)
+
+
+_FAST = tuple(JIT["fastmath"])
+for _op, _name in ((operator.add, "fadd"), (operator.sub, "fsub"), (operator.mul, "fmul"), (operator.truediv, "fdiv")):
+    _binary(_op, FLOATS, types.float32, FLOATS, lambda b, x, y, name=_name: getattr(b, name)(x, y, flags=_FAST))
+for _op, _sign in ((operator.lt, "<"), (operator.gt, ">"), (operator.le, "<="), (operator.ge, ">=")):
+    _binary(
+        _op,
+        FLOATS,
+        types.float32,
+        types.uint32,
+        lambda b, x, y, sign=_sign: _lanes_where(b, b.fcmp_ordered(sign, x, y)),
+    )
+for _op, _name in (
+    (operator.add, "add"),
+    (operator.sub, "sub"),
+    (operator.mul, "mul"),
+    (operator.xor, "xor"),
+    (operator.or_, "or_"),
+    (operator.lshift, "shl"),
+    (operator.rshift, "lshr"),  # zeros come in from the left
+):
+    _binary(_op, INTS, types.uint32, INTS, lambda b, x, y, name=_name: getattr(b, name)(x, y))
+
+
+def _pointer(context: Any, builder: Any, sig: Any, args: Any, vector: Any) -> Any:
+    data = make_array(sig.args[0])(context, builder, args[0]).data
+    return builder.bitcast(builder.gep(data, [args[1]]), vector.as_pointer())
+
+
+def _make_load(kind: Any, vector: Any) -> Any:
+    @intrinsic
+    def load(typing: Any, array: Any, start: Any) -> Any:
+        def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            value = builder.load(_pointer(context, builder, sig, args, vector))
+            value.align = 4
+            return value
+
+        return kind(array, types.int64), code
+
+    return load
+
+
+load_floats = _make_load(FLOATS, _FLOATS)  # (array, start): 16 float32 of the flat array from `start`
+load_ints = _make_load(INTS, _INTS)
+
+
+@intrinsic
+def store(typing: Any, array: Any, start: Any, values: Any) -> Any:
+    """Write 16 numbers into the flat array from `start`."""
+
+    def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        place = builder.store(args[2], _pointer(context, builder, sig, args, _FLOATS if values is FLOATS else _INTS))
+        place.align = 4
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64, values), code
+
+
+def _sqrt_function(module: Any) -> Any:
+    name = f"llvm.sqrt.v{LANES}f32"
+    return module.globals.get(name) or ir.Function(module, ir.FunctionType(_FLOATS, [_FLOATS]), name)
+
+
+def _conversion(source: Any, result: Any, emit: Any) -> Any:
+    @intrinsic
+    def convert(typing: Any, x: Any) -> Any:
+        return result(source), lambda context, builder, sig, args: emit(builder, args[0])
+
+    return convert
+
+
+splat = _conversion(types.float32, FLOATS, lambda b, x: _broadcast(b, x, _FLOATS))
+splat_int = _conversion(types.uint32, INTS, lambda b, x: _broadcast(b, x, _INTS))
+bits_of = _conversion(FLOATS, INTS, lambda b, x: b.bitcast(x, _INTS))
+floats_of = _conversion(INTS, FLOATS, lambda b, x: b.bitcast(x, _FLOATS))
+to_floats = _conversion(INTS, FLOATS, lambda b, x: b.sitofp(x, _FLOATS))
+to_ints = _conversion(FLOATS, INTS, lambda b, x: b.fptosi(x, _INTS))  # towards zero
+sqrt = _conversion(FLOATS, FLOATS, lambda b, x: b.call(_sqrt_function(b.module), [x]))
+lowest_lane = _conversion(
+    types.uint32, types.int64, lambda b, x: b.zext(b.cttz(x, ir.Constant(ir.IntType(1), 0)), _I64)
+)
+lane_count = _conversion(types.uint32, types.int64, lambda b, x: b.zext(b.ctpop(x), _I64))
+
+
+def _select(sign: str) -> Any:
+    @intrinsic
+    def choose(typing: Any, x: Any, y: Any) -> Any:
+        def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            return builder.select(builder.fcmp_ordered(sign, *args), *args)
+
+        return FLOATS(FLOATS, FLOATS), code
+
+    return choose
+
+
+minimum, maximum = _select("<"), _select(">")
+
+
+@intrinsic
+def lane_numbers(typing: Any) -> Any:
+    """0, 1, ..., 15."""
+    constant = ir.Constant(_INTS, [ir.Constant(_I32, lane) for lane in range(LANES)])
+    return INTS(), lambda context, builder, sig, args: constant
+
+
+@intrinsic
+def multiply_high(typing: Any, x: Any, y: Any) -> Any:
+    """The upper 64 bits of a product of uint64: maps a random word x to a number below y."""
+
+    def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        wide = ir.IntType(128)
+        product = builder.mul(*(builder.zext(arg, wide) for arg in args))
+        return builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), _I64)
+
+    return types.uint64(types.uint64, types.uint64), code
+
+
+@njit(**INLINE)
+def exp(x: Floats) -> Floats:
+    """e^x for x in [-87, 87] (clipped to it): 2^n e^f with |f| <= log(2) / 2, the second factor by its series."""
+    x = minimum(maximum(x, splat(-87.0)), splat(87.0))
+    n = to_ints(x * 1.44269504 + 127.5) - 127  # 127.5: positive, so that cutting off rounds to the nearest
+    whole = to_floats(n)
+    f = (x - whole * 0.693359375) + whole * 2.12194440e-4  # log(2) in two parts, the first exact
+    p = f * (1 / 5040) + (1 / 720)
+    p = p * f + (1 / 120)
+    p = p * f + (1 / 24)
+    p = p * f + (1 / 6)
+    p = p * f + 0.5
+    p = p * f + 1.0
+    p = p * f + 1.0
+    return p * floats_of((n + 127) << 23)
+
+
+@njit(**INLINE)
+def log(x: Floats) -> Floats:
+    """Natural logarithm of positive normal numbers: x = 2^n m with m near 1, log m = 2 artanh((m - 1) / (m + 1))."""
+    bits = bits_of(x)
+    n = (bits - 0x3F3504F3) >> 23  # exponent, with m in [sqrt(1/2), sqrt(2))
+    n = n - ((n >> 8) << 9)  # the shift brought in zeros: give back the sign
+    m = floats_of(bits - (n << 23))
+    s = (m - 1.0) / (m + 1.0)
+    z = s * s
+    p = z * (2 / 9) + (2 / 7)
+    p = p * z + (2 / 5)
+    p = p * z + (2 / 3)
+    p = p * z + 2.0
+    whole = to_floats(n)
+    return s * p + whole * 0.693147181

@@ -1,0 +1,511 @@
+r"""Exact Gumbel-top-k as an exponential race on a kd-tree.
+
+The values log p_ij + G_ij, in decreasing order, are minus the logarithms of the arrival times of a race in which j
+arrives at rate p_ij = exp(-cost_ij), cost_ij = t dist^2. The k best are the first k to arrive. A cell of m points, none
+of which costs less than c, arrives at a total rate of at most m exp(-c): let a Poisson process of that rate run, give
+each of its arrivals to a random member j, and keep it with probability exp(c - cost_ij). That is exactly the race of
+the members (a member that arrives again is ignored). Only arrivals above the k-th best value so far matter, and their
+number has mean x = m exp(-c) / exp(k-th best). So for a cell:
+
+- x is tiny: one random number tells that nothing arrives, nearly always;
+- all members cost about the same: generate the arrivals;
+- otherwise ask its two halves, the nearer first; a leaf asks its points one by one.
+
+Whether to go down depends on bounds and on values already known, never on numbers still to be drawn, so the result has
+the law of the race for any tree and any order.
+
+Sixteen rows of a leaf go through the tree together, as lanes of a vector. Vector arithmetic is in single precision and
+only rules out what is certain to lose, with a margin for its rounding; whoever is left is decided in double precision.
+Random numbers are addressed by row and by node or place, not drawn in sequence: which rows are asked for, and by how
+many threads, changes nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numba import int64, njit, uint32, uint64
+
+from latentgraph.sampling import lanes as v
+from latentgraph.sampling.kdtree import BALL, FLAT, SPHERE, Array, Tree
+from latentgraph.sampling.lanes import INLINE, JIT, LANES, Floats, Ints, Word
+
+F = np.float32
+NONE = F(-3e38)  # the k-th best value of a row that has fewer than k
+CERTAIN_MISS = F(-40.0)  # log of an expected number of arrivals that is as good as none: 4e-18
+SMALL = F(0.3)  # expected arrivals up to which it pays to ask first whether there is any
+SPREAD = F(8.0)  # difference of cost within a cell up to which arrivals are generated for the cell as a whole
+WORTHWHILE = 64  # points of the smallest such cell
+MARGIN = F(0.001)  # added to logarithms in single precision, beside the relative `rounding`
+ALL_LANES = np.uint32(0xFFFF)
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+class Packet(NamedTuple):
+    """Sixteen rows on their way through the tree."""
+
+    query: Array  # flat (coords, 16) float32: their coordinates side by side
+    key: Array  # (32,) uint32: two random words of each row
+    key64: Array  # (16,) uint64: a third, longer one
+    best: Array  # (16, k) float64: the k best values so far, best first
+    place: Array  # (16, k) int64: who they belong to
+    found: Array  # (16,) int64: how many there are
+    worst: Array  # (16,) float32: the k-th best value, or NONE
+    stack: Array  # (128, 4) int64: cells still to be asked: node, first leaf, leaves, lanes
+    stack_cost: Array  # flat (128, 16) float32: what they cost at least
+    path: Array  # (64, 4) int64: siblings on the way from the root to the home leaf: node, leaf, leaves, done
+
+
+def new_packet(coords: int, k: int) -> Packet:
+    return Packet(
+        query=np.zeros(coords * LANES, np.float32),
+        key=np.zeros(2 * LANES, np.uint32),
+        key64=np.zeros(LANES, np.uint64),
+        best=np.zeros((LANES, k)),
+        place=np.zeros((LANES, k), np.int64),
+        found=np.zeros(LANES, np.int64),
+        worst=np.zeros(LANES, np.float32),
+        stack=np.zeros((128, 4), np.int64),
+        stack_cost=np.zeros(128 * LANES, np.float32),
+        path=np.zeros((64, 4), np.int64),
+    )
+
+
+# Random numbers
+
+
+@njit(**INLINE)
+def mix(z: Word) -> Word:
+    """Scatter the bits of a 64-bit word."""
+    z = (z ^ (z >> uint64(30))) * uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> uint64(27))) * uint64(0x94D049BB133111EB)
+    return z ^ (z >> uint64(31))
+
+
+@njit(**INLINE)
+def words(a: Ints, b: Ints, number: Ints) -> Ints:
+    """32 random bits in each lane, from two keys, the second odd, and a number."""
+    x = (a ^ number) * b
+    x = (x ^ (x >> 16)) * 0x7FEB352D
+    x = (x ^ (x >> 15)) * 0x846CA68B
+    return x ^ (x >> 16)
+
+
+@njit(**INLINE)
+def word(a: Word, b: Word, number: Word) -> Word:
+    """What `words` gives in a single lane."""
+    x = uint32(uint32(a ^ number) * b)
+    x = uint32(uint32(x ^ (x >> uint32(16))) * uint32(0x7FEB352D))
+    x = uint32(uint32(x ^ (x >> uint32(15))) * uint32(0x846CA68B))
+    return uint32(x ^ (x >> uint32(16)))
+
+
+@njit(**INLINE)
+def uniform(z: Word) -> float:
+    """A double in the open interval (0, 1) from 64 random bits."""
+    return (float(z >> uint64(11)) + 0.5) * 2.0**-53
+
+
+@njit(**INLINE)
+def uniforms(bits: Ints) -> Floats:
+    """Single-precision numbers in [0, 1) from the upper 31 bits of each word, rounded down."""
+    return v.to_floats(bits >> 1) * F(2.0**-31)
+
+
+@njit(**INLINE)
+def waiting_time(packet: Packet, lane: int, number: int) -> float:
+    """Exp(1), from a uniform number that begins with the bits `uniforms` saw and goes on with further ones."""
+    bits = word(packet.key[lane], packet.key[LANES + lane], uint32(number))
+    further = uniform(mix(packet.key64[lane] + uint64(number) * GOLDEN))
+    return -math.log(1.0 - (float(bits >> uint32(1)) + further) * 2.0**-31)
+
+
+@njit(**INLINE)
+def place_number(place: int) -> int:
+    return 2 * place
+
+
+@njit(**INLINE)
+def node_number(node: int) -> int:
+    return 2 * node + 1
+
+
+# Costs: t times a squared distance
+
+
+@njit(**JIT)
+def bend(kind: int, curvature: float, square: Floats, gaps: Floats) -> Floats:
+    """From squared chords to lower bounds of squared distances on a sphere or in a ball."""
+    if kind == SPHERE:  # (2 arcsin(s / 2))^2 = s^2 + s^4 / 12 + s^6 / 90 + ..., all terms positive
+        return square * ((square * F(1 / 90) + F(1 / 12)) * square + F(1.0))
+    z = square * F(curvature) / gaps
+    arsinh = v.log(v.sqrt(z) + v.sqrt(z + F(1.0)))
+    far = arsinh * arsinh * F(1 - 2e-6) - z * F(1e-6)
+    near = z * (F(1.0) - z * F(1 / 3))  # arsinh(sqrt(z))^2 = z - z^2 / 3 + ..., alternating
+    return v.maximum(far, near) * F(4.0 / curvature)
+
+
+@njit(**INLINE)
+def loosen(square: Floats, slack: float, dims: int) -> Floats:
+    """Allow for coordinates that are off by `slack`."""
+    if slack > 0.0:
+        root = v.maximum(v.sqrt(square) - F(slack * math.sqrt(dims)), v.splat(F(0.0)))
+        return root * root
+    return square
+
+
+@njit(**INLINE)
+def box_cost(tree: Tree, node: int, query: Array, t: float) -> Floats:
+    """What the nearest point of a box may cost the 16 rows."""
+    total = v.splat(F(0.0))
+    for f in range(len(tree.kind)):
+        square = v.splat(F(0.0))
+        for c in range(tree.start[f], tree.stop[f]):
+            q = v.load_floats(query, c * LANES)
+            outside = v.maximum(tree.boxes[node, 0, c] - q, q - tree.boxes[node, 1, c])
+            outside = v.maximum(outside, v.splat(F(0.0)))
+            square = square + outside * outside
+        square = loosen(square, tree.slack, tree.stop[f] - tree.start[f])
+        if tree.kind[f] != FLAT:
+            gaps = v.splat(F(1.0))
+            if tree.kind[f] == BALL:
+                gaps = v.load_floats(query, tree.gap[f] * LANES) * tree.boxes[node, 1, tree.gap[f]]
+            square = bend(tree.kind[f], tree.curvature[f], square, gaps)
+        total = total + square
+    return total * F(t)
+
+
+@njit(**INLINE)
+def far_cost(tree: Tree, node: int, query: Array, t: float) -> Floats:
+    """What the farthest corner of a box costs, roughly: it only decides how to go on."""
+    total = v.splat(F(0.0))
+    for f in range(len(tree.kind)):
+        square = v.splat(F(0.0))
+        for c in range(tree.start[f], tree.stop[f]):
+            q = v.load_floats(query, c * LANES)
+            across = v.maximum(q - tree.boxes[node, 0, c], tree.boxes[node, 1, c] - q)
+            square = square + across * across
+        if tree.kind[f] != FLAT:
+            gaps = v.splat(F(1.0))
+            if tree.kind[f] == BALL:
+                gaps = v.load_floats(query, tree.gap[f] * LANES) * tree.boxes[node, 0, tree.gap[f]]
+            square = bend(tree.kind[f], tree.curvature[f], square, gaps)
+        total = total + square
+    return total * F(t)
+
+
+@njit(**INLINE)
+def leaf_cost(tree: Tree, leaf: int, query: Array, lane: int, t: float) -> Floats:
+    """What the 16 points of a leaf cost one row."""
+    base = leaf * tree.boxes.shape[2] * LANES
+    total = v.splat(F(0.0))
+    for f in range(len(tree.kind)):
+        square = v.splat(F(0.0))
+        for c in range(tree.start[f], tree.stop[f]):
+            difference = v.load_floats(tree.lanes, base + c * LANES) - query[c * LANES + lane]
+            square = square + difference * difference
+        square = loosen(square, tree.slack, tree.stop[f] - tree.start[f])
+        if tree.kind[f] != FLAT:
+            gaps = v.splat(F(1.0))
+            if tree.kind[f] == BALL:
+                gap = tree.gap[f] * LANES
+                gaps = v.load_floats(tree.lanes, base + gap) * query[gap + lane]
+            square = bend(tree.kind[f], tree.curvature[f], square, gaps)
+        total = total + square
+    return total * F(t)
+
+
+@njit(**INLINE)
+def cost(tree: Tree, points: Array, own: int, place: int, t: float) -> float:
+    """What a point costs a row, in double precision."""
+    total = 0.0
+    for f in range(len(tree.kind)):
+        square, own_norm, its_norm = 0.0, 0.0, 0.0
+        for c in range(tree.start[f], tree.stop[f]):
+            a, b = float(points[own, c]), float(tree.points[place, c])
+            square += (a - b) * (a - b)
+            if tree.kind[f] != FLAT:
+                own_norm += a * a
+                its_norm += b * b
+        if tree.kind[f] == SPHERE:
+            antichord = math.sqrt(max(2.0 * (own_norm + its_norm) - square, 0.0))
+            square = (2.0 * math.atan2(math.sqrt(square), antichord)) ** 2
+        elif tree.kind[f] == BALL:
+            c = tree.curvature[f]
+            gaps = max(1.0 - c * own_norm, 1e-10) * max(1.0 - c * its_norm, 1e-10)
+            square = 4.0 / c * math.asinh(math.sqrt(c * square / gaps)) ** 2
+        total += square
+    return t * total
+
+
+# The race
+
+
+@njit(**INLINE)
+def insert(packet: Packet, lane: int, value: float, place: int) -> None:
+    """Put an arrival into a row's list of the k best."""
+    k = packet.best.shape[1]
+    a = min(packet.found[lane], k - 1)
+    while a > 0 and packet.best[lane, a - 1] < value:
+        packet.best[lane, a] = packet.best[lane, a - 1]
+        packet.place[lane, a] = packet.place[lane, a - 1]
+        a -= 1
+    packet.best[lane, a] = value
+    packet.place[lane, a] = place
+    if packet.found[lane] < k:
+        packet.found[lane] += 1
+    if packet.found[lane] == k:
+        packet.worst[lane] = max(packet.best[lane, k - 1], float(NONE))
+
+
+@njit(**INLINE)
+def arrive(tree: Tree, packet: Packet, points: Array, lane: int, own: int, place: int, t: float, noise: bool) -> None:
+    """Let one point arrive at one row."""
+    value = -cost(tree, points, own, place, t)
+    if noise:
+        value -= math.log(waiting_time(packet, lane, place_number(place)))
+    k = packet.best.shape[1]
+    if packet.found[lane] < k or value > packet.best[lane, k - 1]:
+        insert(packet, lane, value, place)
+
+
+@njit(**INLINE)
+def race_leaf(
+    tree: Tree,
+    packet: Packet,
+    points: Array,
+    lane: int,
+    own: int,
+    leaf: int,
+    count: int,
+    skip: int,
+    t: float,
+    noise: bool,
+    rounding: float,
+) -> None:
+    """The points of a leaf against one row: all of them until it has k, then those that can get among the k."""
+    first = 0
+    while packet.found[lane] < packet.best.shape[1] and first < count:
+        if first != skip:
+            arrive(tree, packet, points, lane, own, leaf * LANES + first, t, noise)
+        first += 1
+    if first == count:
+        return
+    worst = packet.worst[lane]
+    log_expected = MARGIN + F(rounding) * abs(worst) - worst - leaf_cost(tree, leaf, packet.query, lane, t)
+    if noise:
+        if (log_expected > CERTAIN_MISS) == uint32(0):
+            return
+        number = v.lane_numbers() * uint32(2) + uint32(place_number(leaf * LANES))
+        bits = words(v.splat_int(packet.key[lane]), v.splat_int(packet.key[LANES + lane]), number)
+        can = uniforms(bits) <= v.exp(log_expected) * F(1.0001) + F(1e-9)  # P(any arrival) = 1 - exp(-x) <= x
+    else:
+        can = log_expected >= F(0.0)
+    can &= uint32((1 << count) - (1 << first))
+    if skip >= 0:
+        can &= ~uint32(1 << skip)
+    while can != uint32(0):
+        arrive(tree, packet, points, lane, own, leaf * LANES + v.lowest_lane(can), t, noise)
+        can &= can - uint32(1)
+
+
+@njit(**INLINE)
+def race_whole_cell(
+    tree: Tree,
+    packet: Packet,
+    points: Array,
+    lane: int,
+    own: int,
+    node: int,
+    first: int,
+    count: int,
+    low: float,
+    t: float,
+) -> None:
+    """Arrivals of the process that dominates a cell, in order, as long as they beat the k-th best; thinned."""
+    k = packet.best.shape[1]
+    log_rate = math.log(count) - low
+    state = mix(packet.key64[lane] ^ (uint64(node_number(node)) * uint64(0xD1342543DE82EF95)))
+    time = waiting_time(packet, lane, node_number(node))
+    limit = math.exp(min(log_rate - packet.best[lane, k - 1], 700.0))
+    while time < limit:
+        state += GOLDEN
+        place = first + int64(v.multiply_high(mix(state), uint64(count)))
+        state += GOLDEN
+        if uniform(mix(state)) < math.exp(min(low - cost(tree, points, own, place, t), 0.0)):
+            known = False
+            for a in range(k):
+                known |= packet.place[lane, a] == place
+            if not known:
+                insert(packet, lane, log_rate - math.log(time), place)
+                limit = math.exp(min(log_rate - packet.best[lane, k - 1], 700.0))
+        state += GOLDEN
+        time -= math.log(uniform(mix(state)))
+
+
+@njit(**JIT)
+def race_cells(
+    tree: Tree,
+    packet: Packet,
+    points: Array,
+    own: int,
+    level: int,
+    end: int,
+    asked: int,
+    t: float,
+    noise: bool,
+    rounding: float,
+) -> None:
+    """A sibling on the path and everything below it, against the rows `asked` of a packet."""
+    k = packet.best.shape[1]
+    packet.path[level, 3] = 1
+    for column in range(3):
+        packet.stack[0, column] = packet.path[level, column]
+    packet.stack[0, 3] = asked
+    v.store(packet.stack_cost, 0, box_cost(tree, packet.path[level, 0], packet.query, t) * F(1.0 - rounding))
+    depth = 1
+    while depth > 0:
+        depth -= 1
+        node, leaf, m = packet.stack[depth, 0], packet.stack[depth, 1], packet.stack[depth, 2]
+        rows = uint32(packet.stack[depth, 3])
+        low = v.load_floats(packet.stack_cost, depth * LANES)
+        worst = v.load_floats(packet.worst, 0)
+        lacking = (worst <= NONE) & rows  # rows without k candidates take all that comes
+        first = leaf * LANES
+        count = min(end, (leaf + m) * LANES) - first
+        beaten_by = MARGIN - low - worst + v.maximum(worst, F(0.0) - worst) * F(rounding)
+        if noise:
+            log_expected = beaten_by + F(math.log(count))
+            live = ((log_expected > CERTAIN_MISS) & rows) | lacking
+            if live == uint32(0):
+                continue
+            expected = v.exp(log_expected)
+            deeper = ((expected > SMALL) & live) | lacking
+            bits = words(v.load_ints(packet.key, 0), v.load_ints(packet.key, LANES), uint32(node_number(node)))
+            whole = (uniforms(bits) <= expected * F(1.0001) + F(1e-9)) & live & ~deeper
+            if (deeper & ~lacking) != uint32(0) and m > 1 and count >= WORTHWHILE and count >= 4 * k:
+                even = (far_cost(tree, node, packet.query, t) - low < SPREAD) & deeper & ~lacking
+                whole |= even
+                deeper &= ~even
+            while whole != uint32(0):
+                lane = v.lowest_lane(whole)
+                least = float(packet.stack_cost[depth * LANES + lane])
+                race_whole_cell(tree, packet, points, lane, own + lane, node, first, count, least, t)
+                whole &= whole - uint32(1)
+        else:
+            deeper = ((beaten_by >= F(0.0)) & rows) | lacking
+        if deeper == uint32(0):
+            continue
+        if m == 1:
+            while deeper != uint32(0):
+                lane = v.lowest_lane(deeper)
+                race_leaf(tree, packet, points, lane, own + lane, leaf, count, -1, t, noise, rounding)
+                deeper &= deeper - uint32(1)
+            continue
+        half = m // 2
+        left = box_cost(tree, node + 1, packet.query, t) * F(1.0 - rounding)
+        right = box_cost(tree, node + 2 * half, packet.query, t) * F(1.0 - rounding)
+        # The nearer half goes on top. All 16 rows vote, asked for or not: so nobody's order depends on who was asked.
+        on_top = v.lane_count(left <= right) * 2 >= LANES
+        a, b = (depth + 1, depth) if on_top else (depth, depth + 1)
+        packet.stack[a, 0], packet.stack[a, 1], packet.stack[a, 2], packet.stack[a, 3] = node + 1, leaf, half, deeper
+        packet.stack[b, 0], packet.stack[b, 1] = node + 2 * half, leaf + half
+        packet.stack[b, 2], packet.stack[b, 3] = m - half, deeper
+        v.store(packet.stack_cost, a * LANES, left)
+        v.store(packet.stack_cost, b * LANES, right)
+        depth += 2
+
+
+@njit(**JIT)
+def race_packet(
+    tree: Tree,
+    packet: Packet,
+    points: Array,
+    own: int,
+    graph: int,
+    home: int,
+    asked: int,
+    skip_self: bool,
+    t: float,
+    noise: bool,
+    rounding: float,
+) -> None:
+    """The rows of a packet against all points of their graph: the home leaf first, then the siblings of its path."""
+    k = packet.best.shape[1]
+    for lane in range(LANES):
+        packet.found[lane] = 0
+        packet.worst[lane] = NONE
+        for a in range(k):
+            packet.place[lane, a] = -1
+    leaf = tree.first_leaf[graph]
+    end = leaf * LANES + tree.size[graph]
+    node, m, depth = 2 * leaf, tree.first_leaf[graph + 1] - leaf, 0
+    while m > 1:
+        half = m // 2
+        if home < leaf + half:
+            packet.path[depth, 0], packet.path[depth, 1], packet.path[depth, 2] = node + 2 * half, leaf + half, m - half
+            node, m = node + 1, half
+        else:
+            packet.path[depth, 0], packet.path[depth, 1], packet.path[depth, 2] = node + 1, leaf, half
+            node, leaf, m = node + 2 * half, leaf + half, m - half
+        packet.path[depth, 3] = 0
+        depth += 1
+    seen = min(end, (home + 1) * LANES) - home * LANES
+    for lane in range(LANES):
+        if asked & (1 << lane):
+            skip = lane if skip_self else -1
+            race_leaf(tree, packet, points, lane, own + lane, home, seen, skip, t, noise, rounding)
+    level = depth - 1
+    while seen <= k and level >= 0:  # until every row has k, even without itself
+        race_cells(tree, packet, points, own, level, end, asked, t, noise, rounding)
+        seen += min(end, (packet.path[level, 1] + packet.path[level, 2]) * LANES) - packet.path[level, 1] * LANES
+        level -= 1
+    for up in range(level + 1 if noise else 0):  # large even cells first: they raise the k-th best cheaply
+        sibling = packet.path[up, 0]
+        count = min(end, (packet.path[up, 1] + packet.path[up, 2]) * LANES) - packet.path[up, 1] * LANES
+        if count < WORTHWHILE or count < 4 * k:
+            break
+        spread = far_cost(tree, sibling, packet.query, t) - box_cost(tree, sibling, packet.query, t)
+        if (spread < SPREAD) == ALL_LANES:
+            race_cells(tree, packet, points, own, up, end, asked, t, noise, rounding)
+    for near in range(level, -1, -1):
+        if packet.path[near, 3] == 0:
+            race_cells(tree, packet, points, own, near, end, asked, t, noise, rounding)
+
+
+@njit(**JIT)
+def race_leaves(
+    tree: Tree,
+    packet: Packet,
+    begin: int,
+    end: int,
+    graph_of: Array,
+    asked: Array,
+    skip_self: bool,
+    t: float,
+    noise: bool,
+    rounding: float,
+    seed: int,
+    out: Array,
+) -> None:
+    """Race for the rows `asked` (bits of lanes) of the leaves [begin, end); write row numbers to `out`, best first."""
+    coords, k = tree.boxes.shape[2], packet.best.shape[1]
+    for leaf in range(begin, end):
+        if asked[leaf] == 0:
+            continue
+        for c in range(coords * LANES):
+            packet.query[c] = tree.lanes[leaf * coords * LANES + c]
+        for lane in range(LANES):
+            key = mix(uint64(seed) + uint64(tree.rows[leaf * LANES + lane]) * GOLDEN)
+            packet.key[lane] = uint32(key)
+            packet.key[LANES + lane] = uint32(key >> uint64(32)) | uint32(1)
+            packet.key64[lane] = mix(key ^ GOLDEN)
+        own = leaf * LANES
+        graph = graph_of[leaf]
+        race_packet(tree, packet, tree.points, own, graph, leaf, asked[leaf], skip_self, t, noise, rounding)
+        for lane in range(LANES):
+            if asked[leaf] & (1 << lane):
+                for a in range(k):
+                    out[tree.rows[own + lane], a] = tree.rows[packet.place[lane, a]]
