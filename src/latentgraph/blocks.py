@@ -7,13 +7,15 @@ backward pass instead of being kept: memory stays O(n + block).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
+from torch.autograd.function import once_differentiable
+from torch.utils.checkpoint import get_device_states, set_device_states
 
 BLOCK = 1 << 20  # pairs held at a time: 4 MB in single precision
 
@@ -75,12 +77,59 @@ def other_graph(batch: Tensor | None, rows: Tensor, block: Block) -> Tensor | No
     return batch.index_select(0, rows)[:, None] != batch[None, block.start : block.stop]
 
 
-def recomputed(function: Callable[..., Tensor], blocks: Iterator[Block], *inputs: Tensor) -> Tensor:
+def recomputed(
+    function: Callable[..., Tensor], blocks: Iterator[Block], *inputs: Tensor, parameters: Iterable[Tensor] = ()
+) -> Tensor:
     """Concatenate `function(block, *inputs)` over blocks, keeping of each block nothing but its result.
 
+    Gradients go to `inputs` and to `parameters`: what else the function computes with, such as the weights of a module.
     What fits into a single block is kept: computing it again would only cost time.
     """
     todo = list(blocks)
-    if len(todo) == 1 or not torch.is_grad_enabled():
-        return torch.cat([function(block, *inputs) for block in todo])
-    return torch.cat([checkpoint(function, block, *inputs, use_reentrant=False) for block in todo])
+    if len(todo) == 1:
+        return function(todo[0], *inputs)
+    return _Recomputed.apply(function, todo, len(inputs), *inputs, *parameters)  # type: ignore[no-untyped-call]
+
+
+class _Recomputed(torch.autograd.Function):
+    """All blocks as one node of the autograd graph, whose backward pass computes each block, and its gradients, anew.
+
+    One checkpoint for each block would do the same on paper. But it keeps thousands of small things between the large
+    ones that come and go; these leave holes in the heap into which the next block does not fit, and the process
+    grows with n^2 after all.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, function: Callable[..., Tensor], todo: list[Block], num_inputs: int, *tensors: Tensor
+    ) -> Tensor:
+        ctx.function, ctx.todo, ctx.num_inputs = function, todo, num_inputs
+        ctx.save_for_backward(*tensors)
+        ctx.random_state, (ctx.devices, ctx.device_states) = torch.get_rng_state(), get_device_states(*tensors)
+        out: Tensor | None = None
+        for block in todo:
+            rows = function(block, *tensors[:num_inputs])
+            if out is None:
+                out = rows.new_empty(todo[-1].row_stop, *rows.shape[1:])
+            out[block.row_start : block.row_stop] = rows
+        assert out is not None
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        needed, saved = ctx.needs_input_grad[3:], ctx.saved_tensors
+        inputs = [x.detach().requires_grad_(x.requires_grad) for x in saved[: ctx.num_inputs]]
+        wanted = [x for x, need in zip([*inputs, *saved[ctx.num_inputs :]], needed, strict=True) if need]
+        totals = [torch.zeros_like(x) for x in wanted]
+        with torch.enable_grad(), torch.random.fork_rng(devices=ctx.devices):
+            torch.set_rng_state(ctx.random_state)  # dropout drops the same again
+            set_device_states(ctx.devices, ctx.device_states)
+            for block in ctx.todo:
+                rows = ctx.function(block, *inputs)
+                parts = torch.autograd.grad(rows, wanted, grad[block.row_start : block.row_stop], allow_unused=True)
+                for total, part in zip(totals, parts, strict=True):
+                    if part is not None:
+                        total += part
+        found = iter(totals)
+        return None, None, None, *(next(found) if need else None for need in needed)

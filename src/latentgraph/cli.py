@@ -65,6 +65,7 @@ def _parser() -> ArgumentParser:
     bench.add_argument("names", nargs="*", help="what to measure (default: all); see --list")
     bench.add_argument("--list", action="store_true", help="name the benchmarks")
     bench.add_argument("--quick", action="store_true", help="seconds instead of minutes")
+    bench.add_argument("--out", type=Path, default=None, help="folder to write the results to")
     bench.add_argument("--json", action="store_true", help="print JSON instead of a table")
     commands.add_subcommand("bench", bench, help="speed and memory beside alternatives")
     return parser
@@ -112,13 +113,21 @@ def _bench(arguments: Namespace) -> int:
         return 0
     _check_names(arguments.names, BENCHES, "bench")
     from latentgraph.bench import sampler
+    from latentgraph.bench.measure import machine
+    from latentgraph.experiments.results import versions
+    from latentgraph.files import replacing
 
     rows = sampler.run(quick=arguments.quick)
+    report = {"bench": "sampler", "machine": machine(), "threads": 1, "versions": versions(), "rows": rows}
+    if arguments.out is not None:
+        arguments.out.mkdir(parents=True, exist_ok=True)
+        with replacing(arguments.out / "bench-sampler.json") as file:
+            json.dump(report, file, indent=1)
     if arguments.json:
-        print(json.dumps(rows, indent=2))
+        print(json.dumps(report, indent=2))
         return 0
-    cells = [[f"{v:.3g}" if isinstance(v, float) else str(v) for v in row.values()] for row in rows]
-    _print_table("exact Gumbel-top-k, all rows", list(rows[0]), cells)
+    cells = [[f"{v:.3g}" if isinstance(v, float) else v for v in row.values()] for row in rows]
+    _print_table("exact Gumbel-top-k, all rows, one thread", list(rows[0]), cells)
     return 0
 
 

@@ -108,9 +108,11 @@ class GAT(nn.Module):
         latent = _continuous(graph)
         geometry, batch, slope = latent.geometry, latent.batch, self.conv.negative_slope
 
-        def rows_of(block: Block, x_hat: Tensor, t: Tensor, threshold: Tensor, h: Tensor) -> Tensor:
+        def rows_of(
+            block: Block, x_hat: Tensor, t: Tensor, threshold: Tensor, h: Tensor, att_dst: Tensor, att_src: Tensor
+        ) -> Tensor:
             here, there = slice(block.row_start, block.row_stop), slice(block.start, block.stop)
-            to, of = (h[here] * self.conv.att_dst).sum(-1), (h[there] * self.conv.att_src).sum(-1)
+            to, of = (h[here] * att_dst).sum(-1), (h[there] * att_src).sum(-1)
             score = nn.functional.leaky_relu(to[:, None] + of[None], slope)  # (rows, columns, heads)
             log_weight = adjacency_block(block, x_hat, t, threshold, geometry, batch, log=True)
             attention = (log_weight[..., None] + score).softmax(1)
@@ -124,6 +126,8 @@ class GAT(nn.Module):
             latent.temperature,
             _threshold(latent),
             h,
+            self.conv.att_dst,
+            self.conv.att_src,
         )
         return (out.flatten(1) if self.conv.concat else out.mean(1)) + self.conv.bias
 
@@ -183,6 +187,7 @@ class EdgeConv(nn.Module):
             latent.temperature,
             _threshold(latent),
             x,
+            parameters=self.message.parameters(),
         )
 
     def _all_messages(self, x_i: Tensor, x_j: Tensor) -> Tensor:

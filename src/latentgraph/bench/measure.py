@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import platform
 import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 
 import psutil
@@ -19,11 +21,13 @@ class Measurement:
     megabytes: float
 
 
-def side_by_side(candidates: Mapping[str, Callable[[], object]], repeats: int = 5) -> dict[str, Measurement]:
-    """Run every candidate in turn, `repeats` times over, after one turn that is not counted."""
+def side_by_side(
+    candidates: Mapping[str, Callable[[], object]], repeats: int = 5, *, warm: bool = True
+) -> dict[str, Measurement]:
+    """Run every candidate in turn, `repeats` times over, after one turn that is not counted (unless not `warm`)."""
     seconds: dict[str, list[float]] = {name: [] for name in candidates}
     megabytes: dict[str, list[float]] = {name: [] for name in candidates}
-    for turn in range(repeats + 1):
+    for turn in range(0 if warm else 1, repeats + 1):
         for name, call in candidates.items():
             with _PeakMemory() as peak:
                 start = time.perf_counter()
@@ -33,6 +37,19 @@ def side_by_side(candidates: Mapping[str, Callable[[], object]], repeats: int = 
                 seconds[name].append(elapsed)
                 megabytes[name].append(peak.megabytes)
     return {name: Measurement(median(seconds[name]), max(megabytes[name])) for name in candidates}
+
+
+def machine() -> str:
+    """A line that says what was measured on."""
+    model = platform.processor() or platform.machine()
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        names = [
+            line.split(":", 1)[1].strip() for line in cpuinfo.read_text().splitlines() if line[:10] == "model name"
+        ]
+        model = names[0] if names else model
+    memory = psutil.virtual_memory().total / 2**30
+    return f"{model}, {psutil.cpu_count()} cores, {memory:.0f} GiB, {platform.system()}"
 
 
 class _PeakMemory:

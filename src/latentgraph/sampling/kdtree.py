@@ -15,6 +15,7 @@ from latentgraph.sampling.lanes import JIT, LANES
 Array = np.ndarray[Any, np.dtype[Any]]
 
 FLAT, SPHERE, BALL = 0, 1, 2
+MANY_DIMENSIONS = 12  # from here on the box of 16 points is so large that asking the points costs less than testing it
 
 
 class Tree(NamedTuple):
@@ -28,7 +29,8 @@ class Tree(NamedTuple):
     rows: Array  # (places,) which row of the table sits here; -1 if none does
     points: Array  # (places, d) its coordinates as they came
     lanes: Array  # flat (leaves, coords, 16) float32: the points of a leaf side by side, coordinate by coordinate
-    boxes: Array  # (nodes, 2, coords) float32: lowest and highest coordinates below a node
+    boxes: Array  # flat (nodes, 2, coords) float32: lowest and highest coordinates below a node
+    coords: int  # coordinates of a point, the further ones below included
     first_leaf: Array  # (graphs + 1,)
     size: Array  # (graphs,) number of points
     # The factors of the geometry. Besides its own coordinates, a ball has a further one that holds 1 - c |x|^2.
@@ -38,6 +40,8 @@ class Tree(NamedTuple):
     curvature: Array
     gap: Array  # number of the further coordinate
     slack: float  # how far a coordinate in single precision may be off: zero if that is what came
+    rounding: float  # relative error of a sum of d squares in single precision and of what follows, with room to spare
+    bunch: int  # leaves of a cell that is not split any further
 
 
 def factors_of(geometry: Geometry, d: int) -> list[tuple[int, int, float]] | None:
@@ -66,12 +70,13 @@ def plant(x: Array, sizes: Sequence[int], factors: Sequence[tuple[int, int, floa
     stop = dims.cumsum()
     is_ball = kind == BALL
     coords = x.shape[1] + int(is_ball.sum())
-    exact = x.dtype == np.float32
+    exact, eps = x.dtype == np.float32, float(np.finfo(np.float32).eps)
     tree = Tree(
         rows=np.empty(leaves * LANES, np.int64),
         points=np.empty((leaves * LANES, x.shape[1]), x.dtype),
         lanes=np.empty(leaves * coords * LANES, np.float32),
-        boxes=np.empty((2 * leaves, 2, coords), np.float32),
+        boxes=np.empty(4 * leaves * coords, np.float32),
+        coords=coords,
         first_leaf=first_leaf,
         size=size,
         kind=kind,
@@ -79,7 +84,9 @@ def plant(x: Array, sizes: Sequence[int], factors: Sequence[tuple[int, int, floa
         stop=stop,
         curvature=curvature,
         gap=x.shape[1] + is_ball.cumsum() - 1,
-        slack=0.0 if exact else 2 * float(np.finfo(np.float32).eps) * float(np.abs(x).max()),
+        slack=0.0 if exact else 2 * eps * float(np.abs(x).max()),
+        rounding=(x.shape[1] + 8) * eps,
+        bunch=1 if x.shape[1] < MANY_DIMENSIONS else 8,
     )
     order = np.zeros(leaves * LANES, np.int64)
     first_row = [0, *accumulate(sizes)]
@@ -104,7 +111,7 @@ def _sort_all(x: Array, tree: Tree, order: Array, key: Array, stack: Array, box:
 def _sort(x: Array, tree: Tree, graph: int, order: Array, key: Array, stack: Array, box: Array) -> None:
     """Order the rows of a graph such that each node's points are together, cutting the widest side in the middle."""
     first = tree.first_leaf[graph]
-    begin, n, d = first * LANES, tree.size[graph], x.shape[1]
+    begin, n, d, coords = first * LANES, tree.size[graph], x.shape[1], tree.coords
     stack[0, 0], stack[0, 1], stack[0, 2] = 2 * first, 0, tree.first_leaf[graph + 1] - first
     depth = 1
     while depth > 0:
@@ -119,7 +126,8 @@ def _sort(x: Array, tree: Tree, graph: int, order: Array, key: Array, stack: Arr
                 box[0, c], box[1, c] = min(box[0, c], value), max(box[1, c], value)
         widest = 0
         for c in range(d):
-            tree.boxes[node, 0, c], tree.boxes[node, 1, c] = box[0, c], box[1, c]
+            tree.boxes[2 * node * coords + c] = box[0, c]
+            tree.boxes[(2 * node + 1) * coords + c] = box[1, c]
             if box[1, c] - box[0, c] > box[1, widest] - box[0, widest]:
                 widest = c
         if m == 1:
@@ -163,7 +171,7 @@ def _partition(key: Array, order: Array, lo: int, hi: int, middle: int) -> None:
 @njit(**JIT)
 def _fill(x: Array, tree: Tree, graph: int, order: Array) -> None:
     """Copy the points of a graph into their places; unused places repeat the last point."""
-    first, d, coords, n = tree.first_leaf[graph], x.shape[1], tree.boxes.shape[2], tree.size[graph]
+    first, d, coords, n = tree.first_leaf[graph], x.shape[1], tree.coords, tree.size[graph]
     for number in range((tree.first_leaf[graph + 1] - first) * LANES):
         place = first * LANES + number
         row = order[first * LANES + min(number, n - 1)]
@@ -183,14 +191,14 @@ def _fill(x: Array, tree: Tree, graph: int, order: Array) -> None:
 @njit(**JIT)
 def _bound_gaps(tree: Tree, graph: int) -> None:
     """Bound the further coordinates too, where the geometry has some."""
-    if tree.boxes.shape[2] > tree.points.shape[1]:
+    if tree.coords > tree.points.shape[1]:
         first = tree.first_leaf[graph]
         _bound_gaps_below(tree, 2 * first, first, tree.first_leaf[graph + 1] - first)
 
 
 @njit(**JIT)
 def _bound_gaps_below(tree: Tree, node: int, leaf: int, m: int) -> None:
-    d, coords = tree.points.shape[1], tree.boxes.shape[2]
+    d, coords = tree.points.shape[1], tree.coords
     half = m // 2
     if m > 1:
         _bound_gaps_below(tree, node + 1, leaf, half)
@@ -202,6 +210,6 @@ def _bound_gaps_below(tree: Tree, node: int, leaf: int, m: int) -> None:
             for lane in range(1, LANES):
                 low, high = min(low, tree.lanes[base + lane]), max(high, tree.lanes[base + lane])
         else:
-            low = min(tree.boxes[node + 1, 0, c], tree.boxes[node + 2 * half, 0, c])
-            high = max(tree.boxes[node + 1, 1, c], tree.boxes[node + 2 * half, 1, c])
-        tree.boxes[node, 0, c], tree.boxes[node, 1, c] = low, high
+            a, b = 2 * (node + 1) * coords + c, 2 * (node + 2 * half) * coords + c
+            low, high = min(tree.boxes[a], tree.boxes[b]), max(tree.boxes[a + coords], tree.boxes[b + coords])
+        tree.boxes[2 * node * coords + c], tree.boxes[(2 * node + 1) * coords + c] = low, high

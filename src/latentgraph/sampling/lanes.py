@@ -148,6 +148,17 @@ load_ints = _make_load(INTS, _INTS)
 
 
 @intrinsic
+def spread(typing: Any, array: Any, index: Any) -> Any:
+    """One float32 of a flat array, in all lanes. Unlike array[index] it does not ask whether the index is negative."""
+
+    def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        data = make_array(sig.args[0])(context, builder, args[0]).data
+        return _broadcast(builder, builder.load(builder.gep(data, [args[1]])), _FLOATS)
+
+    return FLOATS(array, types.int64), code
+
+
+@intrinsic
 def store(typing: Any, array: Any, start: Any, values: Any) -> Any:
     """Write 16 numbers into the flat array from `start`."""
 

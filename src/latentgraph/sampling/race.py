@@ -9,7 +9,8 @@ number has mean x = m exp(-c) / exp(k-th best). So for a cell:
 
 - x is tiny: one random number tells that nothing arrives, nearly always;
 - all members cost about the same: generate the arrivals;
-- otherwise ask its two halves, the nearer first; a leaf asks its points one by one.
+- otherwise ask its two halves, the nearer first; a leaf (in many dimensions, where boxes rule out little, a bunch of
+  leaves) asks its points one by one.
 
 Whether to go down depends on bounds and on values already known, never on numbers still to be drawn, so the result has
 the law of the race for any tree and any order.
@@ -38,7 +39,7 @@ CERTAIN_MISS = F(-40.0)  # log of an expected number of arrivals that is as good
 SMALL = F(0.3)  # expected arrivals up to which it pays to ask first whether there is any
 SPREAD = F(8.0)  # difference of cost within a cell up to which arrivals are generated for the cell as a whole
 WORTHWHILE = 64  # points of the smallest such cell
-MARGIN = F(0.001)  # added to logarithms in single precision, beside the relative `rounding`
+MARGIN = F(0.001)  # added to logarithms in single precision, beside the relative `Tree.rounding`
 ALL_LANES = np.uint32(0xFFFF)
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
@@ -159,19 +160,20 @@ def loosen(square: Floats, slack: float, dims: int) -> Floats:
 @njit(**INLINE)
 def box_cost(tree: Tree, node: int, query: Array, t: float) -> Floats:
     """What the nearest point of a box may cost the 16 rows."""
+    low, high = 2 * node * tree.coords, (2 * node + 1) * tree.coords
     total = v.splat(F(0.0))
     for f in range(len(tree.kind)):
         square = v.splat(F(0.0))
         for c in range(tree.start[f], tree.stop[f]):
             q = v.load_floats(query, c * LANES)
-            outside = v.maximum(tree.boxes[node, 0, c] - q, q - tree.boxes[node, 1, c])
+            outside = v.maximum(v.spread(tree.boxes, low + c) - q, q - v.spread(tree.boxes, high + c))
             outside = v.maximum(outside, v.splat(F(0.0)))
             square = square + outside * outside
         square = loosen(square, tree.slack, tree.stop[f] - tree.start[f])
         if tree.kind[f] != FLAT:
             gaps = v.splat(F(1.0))
             if tree.kind[f] == BALL:
-                gaps = v.load_floats(query, tree.gap[f] * LANES) * tree.boxes[node, 1, tree.gap[f]]
+                gaps = v.load_floats(query, tree.gap[f] * LANES) * v.spread(tree.boxes, high + tree.gap[f])
             square = bend(tree.kind[f], tree.curvature[f], square, gaps)
         total = total + square
     return total * F(t)
@@ -180,38 +182,55 @@ def box_cost(tree: Tree, node: int, query: Array, t: float) -> Floats:
 @njit(**INLINE)
 def far_cost(tree: Tree, node: int, query: Array, t: float) -> Floats:
     """What the farthest corner of a box costs, roughly: it only decides how to go on."""
+    low, high = 2 * node * tree.coords, (2 * node + 1) * tree.coords
     total = v.splat(F(0.0))
     for f in range(len(tree.kind)):
         square = v.splat(F(0.0))
         for c in range(tree.start[f], tree.stop[f]):
             q = v.load_floats(query, c * LANES)
-            across = v.maximum(q - tree.boxes[node, 0, c], tree.boxes[node, 1, c] - q)
+            across = v.maximum(q - v.spread(tree.boxes, low + c), v.spread(tree.boxes, high + c) - q)
             square = square + across * across
         if tree.kind[f] != FLAT:
             gaps = v.splat(F(1.0))
             if tree.kind[f] == BALL:
-                gaps = v.load_floats(query, tree.gap[f] * LANES) * tree.boxes[node, 0, tree.gap[f]]
+                gaps = v.load_floats(query, tree.gap[f] * LANES) * v.spread(tree.boxes, low + tree.gap[f])
             square = bend(tree.kind[f], tree.curvature[f], square, gaps)
         total = total + square
     return total * F(t)
 
 
 @njit(**INLINE)
+def add_square(total: Floats, points: Array, base: int, query: Array, lane: int, c: int) -> Floats:
+    """Add the squared differences of coordinate c between one row and the 16 points of a leaf."""
+    difference = v.load_floats(points, base + c * LANES) - v.spread(query, c * LANES + lane)
+    return total + difference * difference
+
+
+@njit(**INLINE)
 def leaf_cost(tree: Tree, leaf: int, query: Array, lane: int, t: float) -> Floats:
     """What the 16 points of a leaf cost one row."""
-    base = leaf * tree.boxes.shape[2] * LANES
+    base = leaf * tree.coords * LANES
     total = v.splat(F(0.0))
     for f in range(len(tree.kind)):
-        square = v.splat(F(0.0))
-        for c in range(tree.start[f], tree.stop[f]):
-            difference = v.load_floats(tree.lanes, base + c * LANES) - query[c * LANES + lane]
-            square = square + difference * difference
+        # Four sums at a time: each waits for its own last addition only.
+        s0, s1, s2, s3 = v.splat(F(0.0)), v.splat(F(0.0)), v.splat(F(0.0)), v.splat(F(0.0))
+        c, stop = tree.start[f], tree.stop[f]
+        while c + 3 < stop:
+            s0 = add_square(s0, tree.lanes, base, query, lane, c)
+            s1 = add_square(s1, tree.lanes, base, query, lane, c + 1)
+            s2 = add_square(s2, tree.lanes, base, query, lane, c + 2)
+            s3 = add_square(s3, tree.lanes, base, query, lane, c + 3)
+            c += 4
+        while c < stop:
+            s0 = add_square(s0, tree.lanes, base, query, lane, c)
+            c += 1
+        square = (s0 + s1) + (s2 + s3)
         square = loosen(square, tree.slack, tree.stop[f] - tree.start[f])
         if tree.kind[f] != FLAT:
             gaps = v.splat(F(1.0))
             if tree.kind[f] == BALL:
                 gap = tree.gap[f] * LANES
-                gaps = v.load_floats(tree.lanes, base + gap) * query[gap + lane]
+                gaps = v.load_floats(tree.lanes, base + gap) * v.spread(query, gap + lane)
             square = bend(tree.kind[f], tree.curvature[f], square, gaps)
         total = total + square
     return total * F(t)
@@ -283,7 +302,6 @@ def race_leaf(
     skip: int,
     t: float,
     noise: bool,
-    rounding: float,
 ) -> None:
     """The points of a leaf against one row: all of them until it has k, then those that can get among the k."""
     first = 0
@@ -294,7 +312,7 @@ def race_leaf(
     if first == count:
         return
     worst = packet.worst[lane]
-    log_expected = MARGIN + F(rounding) * abs(worst) - worst - leaf_cost(tree, leaf, packet.query, lane, t)
+    log_expected = MARGIN + F(tree.rounding) * abs(worst) - worst - leaf_cost(tree, leaf, packet.query, lane, t)
     if noise:
         if (log_expected > CERTAIN_MISS) == uint32(0):
             return
@@ -356,7 +374,6 @@ def race_cells(
     asked: int,
     t: float,
     noise: bool,
-    rounding: float,
 ) -> None:
     """A sibling on the path and everything below it, against the rows `asked` of a packet."""
     k = packet.best.shape[1]
@@ -364,7 +381,7 @@ def race_cells(
     for column in range(3):
         packet.stack[0, column] = packet.path[level, column]
     packet.stack[0, 3] = asked
-    v.store(packet.stack_cost, 0, box_cost(tree, packet.path[level, 0], packet.query, t) * F(1.0 - rounding))
+    v.store(packet.stack_cost, 0, box_cost(tree, packet.path[level, 0], packet.query, t) * F(1.0 - tree.rounding))
     depth = 1
     while depth > 0:
         depth -= 1
@@ -375,7 +392,7 @@ def race_cells(
         lacking = (worst <= NONE) & rows  # rows without k candidates take all that comes
         first = leaf * LANES
         count = min(end, (leaf + m) * LANES) - first
-        beaten_by = MARGIN - low - worst + v.maximum(worst, F(0.0) - worst) * F(rounding)
+        beaten_by = MARGIN - low - worst + v.maximum(worst, F(0.0) - worst) * F(tree.rounding)
         if noise:
             log_expected = beaten_by + F(math.log(count))
             live = ((log_expected > CERTAIN_MISS) & rows) | lacking
@@ -398,15 +415,18 @@ def race_cells(
             deeper = ((beaten_by >= F(0.0)) & rows) | lacking
         if deeper == uint32(0):
             continue
-        if m == 1:
-            while deeper != uint32(0):
-                lane = v.lowest_lane(deeper)
-                race_leaf(tree, packet, points, lane, own + lane, leaf, count, -1, t, noise, rounding)
-                deeper &= deeper - uint32(1)
+        if m <= tree.bunch:
+            for one in range(leaf, leaf + m):
+                here = min(end, (one + 1) * LANES) - one * LANES
+                left_over = deeper
+                while left_over != uint32(0):
+                    lane = v.lowest_lane(left_over)
+                    race_leaf(tree, packet, points, lane, own + lane, one, here, -1, t, noise)
+                    left_over &= left_over - uint32(1)
             continue
         half = m // 2
-        left = box_cost(tree, node + 1, packet.query, t) * F(1.0 - rounding)
-        right = box_cost(tree, node + 2 * half, packet.query, t) * F(1.0 - rounding)
+        left = box_cost(tree, node + 1, packet.query, t) * F(1.0 - tree.rounding)
+        right = box_cost(tree, node + 2 * half, packet.query, t) * F(1.0 - tree.rounding)
         # The nearer half goes on top. All 16 rows vote, asked for or not: so nobody's order depends on who was asked.
         on_top = v.lane_count(left <= right) * 2 >= LANES
         a, b = (depth + 1, depth) if on_top else (depth, depth + 1)
@@ -430,7 +450,6 @@ def race_packet(
     skip_self: bool,
     t: float,
     noise: bool,
-    rounding: float,
 ) -> None:
     """The rows of a packet against all points of their graph: the home leaf first, then the siblings of its path."""
     k = packet.best.shape[1]
@@ -456,10 +475,10 @@ def race_packet(
     for lane in range(LANES):
         if asked & (1 << lane):
             skip = lane if skip_self else -1
-            race_leaf(tree, packet, points, lane, own + lane, home, seen, skip, t, noise, rounding)
+            race_leaf(tree, packet, points, lane, own + lane, home, seen, skip, t, noise)
     level = depth - 1
     while seen <= k and level >= 0:  # until every row has k, even without itself
-        race_cells(tree, packet, points, own, level, end, asked, t, noise, rounding)
+        race_cells(tree, packet, points, own, level, end, asked, t, noise)
         seen += min(end, (packet.path[level, 1] + packet.path[level, 2]) * LANES) - packet.path[level, 1] * LANES
         level -= 1
     for up in range(level + 1 if noise else 0):  # large even cells first: they raise the k-th best cheaply
@@ -469,10 +488,10 @@ def race_packet(
             break
         spread = far_cost(tree, sibling, packet.query, t) - box_cost(tree, sibling, packet.query, t)
         if (spread < SPREAD) == ALL_LANES:
-            race_cells(tree, packet, points, own, up, end, asked, t, noise, rounding)
+            race_cells(tree, packet, points, own, up, end, asked, t, noise)
     for near in range(level, -1, -1):
         if packet.path[near, 3] == 0:
-            race_cells(tree, packet, points, own, near, end, asked, t, noise, rounding)
+            race_cells(tree, packet, points, own, near, end, asked, t, noise)
 
 
 @njit(**JIT)
@@ -486,12 +505,11 @@ def race_leaves(
     skip_self: bool,
     t: float,
     noise: bool,
-    rounding: float,
     seed: int,
     out: Array,
 ) -> None:
     """Race for the rows `asked` (bits of lanes) of the leaves [begin, end); write row numbers to `out`, best first."""
-    coords, k = tree.boxes.shape[2], packet.best.shape[1]
+    coords, k = tree.coords, packet.best.shape[1]
     for leaf in range(begin, end):
         if asked[leaf] == 0:
             continue
@@ -504,7 +522,7 @@ def race_leaves(
             packet.key64[lane] = mix(key ^ GOLDEN)
         own = leaf * LANES
         graph = graph_of[leaf]
-        race_packet(tree, packet, tree.points, own, graph, leaf, asked[leaf], skip_self, t, noise, rounding)
+        race_packet(tree, packet, tree.points, own, graph, leaf, asked[leaf], skip_self, t, noise)
         for lane in range(LANES):
             if asked[leaf] & (1 << lane):
                 for a in range(k):

@@ -54,11 +54,9 @@ def tree_top_k(
         out = np.empty((len(x), k), np.int64)
         asked = _asked(tree, rows.numpy(force=True), len(x))
         graph_of = np.repeat(np.arange(len(tree.size)), np.diff(tree.first_leaf))
-        # Relative error of a sum of d squares and of what follows, in single precision, with room to spare.
-        rounding = (x.shape[1] + 8) * float(np.finfo(np.float32).eps)
 
         def race(begin: int, end: int) -> None:
-            packet = new_packet(tree.boxes.shape[2], k)
+            packet = new_packet(tree.coords, k)
             race_leaves(
                 tree,
                 packet,
@@ -69,7 +67,6 @@ def tree_top_k(
                 not loop,
                 temperature,
                 seed is not None,
-                rounding,
                 np.uint64(seed or 0),
                 out,
             )
