@@ -53,8 +53,13 @@ def test_demo_prints_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     ],
 )
 def test_bad_input_is_one_message_and_status_2(
-    arguments: list[str], words: list[str], capsys: pytest.CaptureFixture[str]
+    arguments: list[str],
+    words: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    monkeypatch.chdir(tmp_path)  # away from finished results
     assert main(arguments) == 2
     message = capsys.readouterr().err.splitlines()[-1]
     assert message.startswith("latentgraph: ")
@@ -62,7 +67,10 @@ def test_bad_input_is_one_message_and_status_2(
         assert word in message
 
 
-def test_missing_data_names_the_variable(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_data_names_the_variable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("LATENTGRAPH_DATA", raising=False)
     assert main(["reproduce", "tadpole"]) == 2
     assert "LATENTGRAPH_DATA" in capsys.readouterr().err

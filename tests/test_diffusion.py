@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -358,6 +360,40 @@ def test_edge_conv_message_may_normalise() -> None:
     torch.testing.assert_close(module(x, continuous(threshold=1e6)), reference(x, complete_edges(13)))
 
 
+def test_dropout_in_a_message_drops_the_same_in_both_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Broken: computed again, a block drops other messages, and the gradient belongs to another function.
+
+    The sum of messages is linear in the weights of h: weights times gradients must give back the value itself.
+    """
+    monkeypatch.setattr(blocks, "BLOCK", 8)
+    module = fill(EdgeConv(3, 2, aggr="sum", message=nn.Sequential(nn.Linear(6, 2), nn.Dropout(0.5))))
+    graph, x = continuous(), points(13, 3).requires_grad_()
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        out = module(x, graph)
+        torch.rand(3)
+        after = torch.get_rng_state()
+        found = gradients(out, graph, x, module)
+        assert torch.equal(torch.get_rng_state(), after)  # the backward pass draws nothing
+    value = (out * points(13, 2, seed=5)).sum()
+    products = [(p * g).sum() for p, g in zip(module.parameters(), found[4:], strict=True)]
+    torch.testing.assert_close(torch.stack(products).sum(), value)
+
+
+def test_frozen_parts_get_no_gradient(blocked: bool) -> None:
+    """Broken: blocks fail where some input or weight is not to be trained, or train it."""
+    module, x = fill(EdgeConv(3, 2, aggr="sum")), points(13, 3)
+    first = module.message[0]  # type: ignore[index]
+    first.weight.requires_grad_(False)
+    graph = continuous()
+    frozen = replace(graph, temperature=graph.temperature.detach())
+    module(x, frozen).sum().backward()
+    assert first.weight.grad is None
+    assert first.bias.grad is not None
+    assert graph.x_hat.grad is not None
+    assert graph.temperature.grad is None
+
+
 CONVOLUTIONS: dict[str, Callable[[], nn.Module]] = {
     "gcn": lambda: GCN(3, 2),
     "row": lambda: RowNormalised(3, 2),
@@ -452,6 +488,21 @@ def test_a_single_block_and_no_gradient_are_the_same(monkeypatch: pytest.MonkeyP
             torch.testing.assert_close(module(x, continuous()), trained, rtol=0, atol=0)
 
 
+@every_convolution
+def test_mixed_precision(name: str, blocked: bool) -> None:
+    """Broken: under autocast the backward pass computes a block again in another precision, and fails."""
+    module, x = fill(CONVOLUTIONS[name](), dtype=torch.float32), points(13, 3, dtype=torch.float32).requires_grad_()
+    graph = continuous(dtype=torch.float32)
+    full = module(x, graph)
+    exact = gradients(full, graph, x, module)
+    graph = replace(graph)
+    with torch.autocast("cpu", torch.bfloat16):
+        out = module(x, graph)
+    torch.testing.assert_close(out.float(), full, rtol=0.05, atol=0.1)
+    for a, b in zip(gradients(out.float(), graph, x, module), exact, strict=True):
+        assert float((a - b).norm()) <= 0.1 * max(float(b.norm()), float(exact[1].norm()))
+
+
 # Memory
 
 
@@ -510,6 +561,32 @@ def test_no_quadratic_memory(name: str, batch: Tensor | None, monkeypatch: pytes
         grads = gradients(out, graph, x, module)
     assert n * 3 <= seen.elements < n * n / 4
     assert all(bool(g.isfinite().all()) for g in grads)
+
+
+MEASURE = """
+import resource, torch
+from latentgraph import Euclidean, LatentGraph, blocks
+from latentgraph.diffusion import adjacency_product
+
+def run(n):
+    x_hat = torch.linspace(0, 9, n)[:, None].requires_grad_()
+    graph = LatentGraph(x_hat, torch.tensor(1.0), Euclidean(), threshold=torch.tensor(1.0))
+    adjacency_product(graph, x_hat, dense=False).sum().backward()
+
+blocks.BLOCK = 1 << 18
+torch.set_num_threads(1)
+run(1000)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+run(8000)
+print(1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the peak of a process is counted in other units elsewhere")
+def test_the_process_does_not_grow_quadratically() -> None:
+    """Broken: no tensor is large, but what is kept of each block leaves holes in the heap into which no block fits."""
+    run = subprocess.run([sys.executable, "-c", MEASURE], capture_output=True, text=True, check=True)
+    assert int(run.stdout) < 0.4 * 8000 * 8000 * 4
 
 
 def test_the_memory_meter_sees_quadratic_memory() -> None:

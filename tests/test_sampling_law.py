@@ -49,7 +49,7 @@ def ordered_law(log_w: Tensor, k: int) -> np.ndarray:
 
 
 def draws(
-    x: Tensor, k: int, temperature: float, geometry: Geometry, *, loop: bool, copies: int, seed: int = 0
+    x: Tensor, k: int, temperature: float, geometry: Geometry, *, loop: bool, copies: int, backend: str, seed: int = 0
 ) -> Tensor:
     """Independent samples of one graph, with node numbers of that graph: (copies, n, k)."""
     n = len(x)
@@ -61,7 +61,7 @@ def draws(
         loop=loop,
         batch=torch.arange(copies).repeat_interleave(n),
         generator=torch.Generator().manual_seed(seed),
-        backend="torch",
+        backend=backend,
     )
     return sample.view(copies, n, k) - n * torch.arange(copies)[:, None, None]
 
@@ -113,45 +113,45 @@ LARGE_SAMPLES = [
 
 
 @pytest.mark.parametrize("graph", LARGE_SAMPLES, ids=lambda graph: graph.name)
-def test_law_of_a_hundred_thousand_graphs(graph: Graph) -> None:
+def test_law_of_a_hundred_thousand_graphs(graph: Graph, backend: str) -> None:
     """Any bias of the sampler above half a percent, in the set of neighbours or in their order."""
     g = graph
-    sample = draws(g.x, g.k, g.temperature, g.geometry, loop=g.loop, copies=100_000)
+    sample = draws(g.x, g.k, g.temperature, g.geometry, loop=g.loop, copies=100_000, backend=backend)
     check_law(sample, g.x, g.k, g.temperature, g.geometry, g.loop)
 
 
 @every_space
 @pytest.mark.parametrize("loop", [False, True])
 @pytest.mark.parametrize(("n", "k", "temperature"), [(6, 1, 3.0), (5, 2, 0.3), (5, 3, 1.0)])
-def test_law_in_every_space(space: Space, loop: bool, n: int, k: int, temperature: float) -> None:
+def test_law_in_every_space(space: Space, loop: bool, n: int, k: int, temperature: float, backend: str) -> None:
     """A space whose distances are not the ones sampled with, or a self-edge that is (or is not) a candidate."""
     geometry, x = space.geometry(1.0), 0.4 * gaussian(n, space.width or 2, seed=n + k)
     x[-1] = x[0]
-    sample = draws(x, k, temperature, geometry, loop=loop, copies=8_000, seed=k)
+    sample = draws(x, k, temperature, geometry, loop=loop, copies=8_000, backend=backend, seed=k)
     check_law(sample, x, k, temperature, geometry, loop)
 
 
 @every_dtype
 @pytest.mark.parametrize("temperature", [1e-3, 0.1, 1.0, 10.0])
-def test_law_at_every_temperature(dtype: torch.dtype, temperature: float) -> None:
+def test_law_at_every_temperature(dtype: torch.dtype, temperature: float, backend: str) -> None:
     """A temperature that divides instead of multiplying, or is applied to the noise."""
     x = gaussian(4, 3, seed=9, dtype=dtype)
-    sample = draws(x, 2, temperature, Euclidean(), loop=False, copies=8_000, seed=5)
+    sample = draws(x, 2, temperature, Euclidean(), loop=False, copies=8_000, backend=backend, seed=5)
     check_law(sample, x, 2, temperature, Euclidean(), False)
 
 
-def test_a_wrong_law_is_found() -> None:
+def test_a_wrong_law_is_found(backend: str) -> None:
     """The test itself: a temperature 5 % off must not pass."""
     x = gaussian(5, seed=1)
-    sample = draws(x, 2, 1.0, Euclidean(), loop=False, copies=12_000)
+    sample = draws(x, 2, 1.0, Euclidean(), loop=False, copies=12_000, backend=backend)
     wrong = log_weights(x, 1.05, Euclidean(), False)
     assert min(p_value(sample[:, i], ordered_law(wrong[i], 2)) for i in range(5)) < SMALLEST_P
 
 
-def test_law_over_many_seeds() -> None:
+def test_law_over_many_seeds(backend: str) -> None:
     """Samples of one graph over a training run, one generator: the only way most users ever draw."""
     x, generator = gaussian(5, seed=6), torch.Generator().manual_seed(7)
-    sample = torch.stack([gumbel_top_k(x, 2, 0.8, generator=generator) for _ in range(4000)])
+    sample = torch.stack([gumbel_top_k(x, 2, 0.8, generator=generator, backend=backend) for _ in range(4000)])
     check_law(sample, x, 2, 0.8, Euclidean(), False)
     first = sample[:, :, 0]
     for i in range(5):
@@ -166,18 +166,18 @@ def independent(a: Tensor, b: Tensor) -> float:
     return float(stats.chi2_contingency(table).pvalue)
 
 
-def test_rows_are_independent() -> None:
+def test_rows_are_independent(backend: str) -> None:
     """Two nodes of a graph, or the same node of two graphs, that share noise: the variance of the loss would be off."""
-    first = draws(gaussian(5, seed=8), 1, 0.2, Euclidean(), loop=False, copies=25_000)[:, :, 0]
+    first = draws(gaussian(5, seed=8), 1, 0.2, Euclidean(), loop=False, copies=25_000, backend=backend)[:, :, 0]
     p = [independent(first[:, a], first[:, b]) for a, b in combinations(range(5), 2)]
     p += [independent(first[1:, a], first[:-1, b]) for a in range(5) for b in range(5)]
-    other = draws(gaussian(5, seed=8), 1, 0.2, Euclidean(), loop=False, copies=25_000, seed=1)[:, :, 0]
+    other = draws(gaussian(5, seed=8), 1, 0.2, Euclidean(), loop=False, copies=25_000, backend=backend, seed=1)[:, :, 0]
     p += [independent(first[:, a], other[:, b]) for a in range(5) for b in range(5)]
     assert min(p) > SMALLEST_P
 
 
 @every_dtype
-def test_many_nodes_against_the_textbook(dtype: torch.dtype) -> None:
+def test_many_nodes_against_the_textbook(dtype: torch.dtype, backend: str) -> None:
     """n = 200: inclusion frequencies against the dense formula written out, first arrivals against the softmax."""
     n, k, temperature, repeats = 200, 8, 0.7, 500
     x, generator = gaussian(n, 3, seed=10, dtype=dtype), torch.Generator().manual_seed(11)
@@ -186,7 +186,7 @@ def test_many_nodes_against_the_textbook(dtype: torch.dtype) -> None:
     first, second = torch.zeros(n, n), torch.zeros(n, n)
     ones = torch.ones(n, k)
     for _ in range(repeats):
-        sample = gumbel_top_k(x, k, temperature, generator=generator)
+        sample = gumbel_top_k(x, k, temperature, generator=generator, backend=backend)
         ours.scatter_add_(1, sample, ones)
         first.scatter_add_(1, sample[:, :1], ones)
         second.scatter_add_(1, sample[:, 1:2], ones)
@@ -217,41 +217,44 @@ def test_many_nodes_against_the_textbook(dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize("loop", [False, True])
-def test_outlier_in_single_precision(loop: bool) -> None:
+def test_outlier_in_single_precision(loop: bool, backend: str) -> None:
     """Log-probabilities near -7e7 that differ by 1: single precision has steps of 8 there, noise and all."""
     x = torch.tensor([[0.0], [2.0**-14], [2.0**-13], [-(2.0**-14)], [8192.0]])
     log_w = log_weights(x, 1.0, Euclidean(), loop)
     assert log_w[4, :4].diff().tolist() == pytest.approx([1.0, 1.0, -3.0], abs=1e-3)
-    sample = draws(x, 3, 1.0, Euclidean(), loop=loop, copies=20_000)
+    sample = draws(x, 3, 1.0, Euclidean(), loop=loop, copies=20_000, backend=backend)
     check_law(sample, x, 3, 1.0, Euclidean(), loop)
     if loop:
         assert bool((sample[:, 4, 0] == 4).all())
 
 
 def test_temperature_beyond_the_range_of_single_precision() -> None:
-    """0 * inf for coincident points: the twins must stay equally likely, and the fourth node come last."""
+    """0 * inf for coincident points: the twins must stay equally likely, and the fourth node come last.
+
+    The tree refuses such temperatures.
+    """
     x = torch.tensor([[0.0], [0.0], [0.0], [1e-3]])
     for k, loop in ((1, False), (2, False), (4, True)):
-        sample = draws(x, k, 1e39, Euclidean(), loop=loop, copies=5000)
+        sample = draws(x, k, 1e39, Euclidean(), loop=loop, copies=5000, backend="torch")
         check_law(sample[:, :3], x, k, 1e39, Euclidean(), loop)
 
 
 @pytest.mark.parametrize("space", [space for space in SPACES if space.name != "euclidean"], ids=lambda s: s.name)
-def test_points_are_projected_first(space: Space) -> None:
+def test_points_are_projected_first(space: Space, backend: str) -> None:
     """Distances between raw vectors: far outside the ball and off the sphere they mean nothing."""
     geometry, x = space.geometry(1.0), 3 * gaussian(4, space.width or 2, seed=12)
-    sample = draws(x, 2, 0.02, geometry, loop=False, copies=5000)
+    sample = draws(x, 2, 0.02, geometry, loop=False, copies=5000, backend=backend)
     check_law(sample, x, 2, 0.02, geometry, False)
-    assert torch.equal(sample, draws(geometry.project(x), 2, 0.02, geometry, loop=False, copies=5000))
+    assert torch.equal(sample, draws(geometry.project(x), 2, 0.02, geometry, loop=False, copies=5000, backend=backend))
 
 
-def test_unequal_graphs_of_a_batch() -> None:
+def test_unequal_graphs_of_a_batch(backend: str) -> None:
     """Graphs of different sizes that share a block: each follows the law of its own candidates."""
     sizes, points = [3, 6, 4], gaussian(13, seed=13)
     copies = 8000
     order = torch.arange(copies * 3).repeat_interleave(torch.tensor(sizes * copies))
     sample = gumbel_top_k(
-        points.repeat(copies, 1), 2, 1.0, batch=order, generator=torch.Generator().manual_seed(14), backend="torch"
+        points.repeat(copies, 1), 2, 1.0, batch=order, generator=torch.Generator().manual_seed(14), backend=backend
     )
     sample = sample.view(copies, 13, 2) - 13 * torch.arange(copies)[:, None, None]
     start = 0
@@ -262,13 +265,13 @@ def test_unequal_graphs_of_a_batch() -> None:
 
 
 @pytest.mark.parametrize("far", [1e6, 1e9, 1e12])
-def test_an_outlier_chooses_evenly_among_equals(far: float) -> None:
+def test_an_outlier_chooses_evenly_among_equals(far: float, backend: str) -> None:
     """Broken: the noise is rounded away beside log p, and a node far from all always chooses the same ones."""
     x_hat = torch.tensor([[0.0], [0.0], [0.0], [far]], dtype=torch.float64)
     outlier = torch.tensor([3])
     first = torch.cat(
         [
-            gumbel_top_k(x_hat, 1, 1.0, query=outlier, generator=torch.Generator().manual_seed(seed))
+            gumbel_top_k(x_hat, 1, 1.0, query=outlier, generator=torch.Generator().manual_seed(seed), backend=backend)
             for seed in range(3000)
         ]
     )

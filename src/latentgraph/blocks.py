@@ -105,6 +105,8 @@ class _Recomputed(torch.autograd.Function):
     ) -> Tensor:
         ctx.function, ctx.todo, ctx.num_inputs = function, todo, num_inputs
         ctx.save_for_backward(*tensors)
+        device = tensors[0].device.type
+        ctx.precision = torch.autocast(device, torch.get_autocast_dtype(device), torch.is_autocast_enabled(device))
         ctx.random_state, (ctx.devices, ctx.device_states) = torch.get_rng_state(), get_device_states(*tensors)
         out: Tensor | None = None
         for block in todo:
@@ -122,7 +124,7 @@ class _Recomputed(torch.autograd.Function):
         inputs = [x.detach().requires_grad_(x.requires_grad) for x in saved[: ctx.num_inputs]]
         wanted = [x for x, need in zip([*inputs, *saved[ctx.num_inputs :]], needed, strict=True) if need]
         totals = [torch.zeros_like(x) for x in wanted]
-        with torch.enable_grad(), torch.random.fork_rng(devices=ctx.devices):
+        with torch.enable_grad(), ctx.precision, torch.random.fork_rng(devices=ctx.devices):
             torch.set_rng_state(ctx.random_state)  # dropout drops the same again
             set_device_states(ctx.devices, ctx.device_states)
             for block in ctx.todo:

@@ -64,6 +64,10 @@ class GCN(nn.Module):
         self.conv = GCNConv(in_features, out_features)
 
     def forward(self, x: Tensor, graph: Graph) -> Tensor:
+        if isinstance(graph, LatentGraph) and graph.neighbors is not None and not graph.loop:
+            # k neighbours and itself: all degrees are k + 1, and the normalised sum is a plain mean.
+            h = self.conv.lin(x)
+            return (h + _sum_over_neighbors(graph.neighbors, h)) / (graph.neighbors.shape[1] + 1) + self.conv.bias
         edge_index = _edges(graph)
         if edge_index is not None:
             return self.conv(x, edge_index)
@@ -82,6 +86,8 @@ class RowNormalised(nn.Module):
 
     def forward(self, x: Tensor, graph: Graph) -> Tensor:
         h = self.linear(x)
+        if isinstance(graph, LatentGraph) and graph.neighbors is not None:
+            return _sum_over_neighbors(graph.neighbors, h) / graph.neighbors.shape[1]
         edge_index = _edges(graph)
         if edge_index is None:
             return row_normalised(_continuous(graph), h)
@@ -207,6 +213,11 @@ class EdgeConv(nn.Module):
             rest = message
         # As rows, not as a cube: a normalisation inside h takes its statistics over the first of two dimensions.
         return rest(pairs.flatten(0, 1)).unflatten(0, (len(x_i), len(x_j)))
+
+
+def _sum_over_neighbors(neighbors: Tensor, h: Tensor) -> Tensor:
+    """(n, k) neighbours of each node, features (n, c) -> their sum (n, c). All have k: nothing need be scattered."""
+    return h.index_select(0, neighbors.reshape(-1)).view(*neighbors.shape, -1).sum(1)
 
 
 def _edges(graph: Graph) -> Tensor | None:
