@@ -223,7 +223,7 @@ def test_dense_decides_whether_the_adjacency_is_formed(blocked: bool) -> None:
     for dense, formed in ((True, True), (False, False), (None, not blocked)):
         graph = continuous()
         adjacency_product(graph, points(13, 3), dense=dense)
-        assert ("adj" in vars(graph)) is formed
+        assert ("_differentiable_adj" in vars(graph)) is formed
 
 
 @every_geometry

@@ -381,9 +381,38 @@ def test_rows_that_count() -> None:
 
 
 def test_a_node_set_moves_as_a_whole() -> None:
-    nodes = NodeSet(*(torch.zeros(3) for _ in range(6))).to("meta")
+    nodes = NodeSet(*(torch.zeros(3, dtype=torch.bool) for _ in range(6))).to("meta")
     assert all(value.device.type == "meta" for value in vars(nodes).values())
     assert easy().to("cpu").mask is None
+
+
+def test_a_node_set_refuses_what_does_not_fit() -> None:
+    """Broken: a label vector of another table goes unnoticed."""
+    x, y = torch.zeros(3, 2), torch.zeros(3, dtype=torch.long)
+    with pytest.raises(InputError, match="y has 2 entries but x has 3 rows"):
+        NodeSet(x, y[:2])
+    with pytest.raises(InputError, match="mask has 4 entries"):
+        NodeSet(x, y, torch.ones(4, dtype=torch.bool))
+    with pytest.raises(InputError, match="must be bool"):
+        NodeSet(x, y, torch.ones(3))
+
+
+def test_weights_decay_but_a_temperature_does_not() -> None:
+    """Broken: weight decay pulls the temperature to one and the threshold to zero, whatever the data say."""
+    nodes = easy()
+    net = DGMNet([(DiscreteDGM(nn.Linear(nodes.x.shape[1], 2), k=3, temperature=50.0), nn.Linear(nodes.x.shape[1], 2))])
+    dgm = net.dgms[0]
+    assert isinstance(dgm, DiscreteDGM)
+    before = dgm.log_temperature.item()
+    fit(
+        net,
+        nodes,
+        task=classification(lambda out, y: torch.zeros(len(y))),
+        baseline=MovingAverageBaseline(len(nodes.x)),
+        steps=5,
+        weight_decay=1.0,
+    )
+    assert dgm.log_temperature.item() == before
 
 
 @pytest.mark.parametrize("kind", ["discrete", "continuous"])
@@ -736,9 +765,9 @@ def test_clear_errors() -> None:
     unlabelled = NodeSet(nodes.x, torch.full((N,), -1))
     with pytest.raises(InputError, match=r"samples=1 but SampleMeanBaseline compares several sampled graphs"):
         fit(discrete_net(), nodes, baseline=SampleMeanBaseline())
-    with pytest.raises(InputError, match=r"steps=0; both must be at least 1"):
+    with pytest.raises(InputError, match=r"steps=0, .*each must be at least 1"):
         fit(discrete_net(), nodes, steps=0)
-    with pytest.raises(InputError, match=r"samples=0.*both must be at least 1"):
+    with pytest.raises(InputError, match=r"samples=0.*each must be at least 1"):
         fit(discrete_net(), nodes, samples=0)
     with pytest.raises(InputError, match="the training set has no labelled node"):
         fit(discrete_net(), unlabelled)

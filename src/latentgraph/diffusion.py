@@ -127,7 +127,7 @@ class GAT(nn.Module):
         h = self.conv.lin(x).view(len(x), self.conv.heads, -1)
         out = recomputed(
             rows_of,
-            all_rows(batch, len(x), _pairs(self.conv.heads)),
+            all_rows(batch, len(x), _pairs(8 * self.conv.heads)),
             latent.x_hat,
             latent.temperature,
             _threshold(latent),

@@ -68,11 +68,19 @@ class LatentGraph:
         """(2, e): source j above target i, sorted by target; e = n k. None for a continuous graph."""
         return None if self.neighbors is None else neighbors_to_edges(self.neighbors)
 
-    @cached_property
+    @property
     def adj(self) -> Tensor | None:
         """(n, n) weights a_ij of a continuous graph, differentiable. None for a discrete graph."""
         if self.threshold is None:
             return None
+        if torch.is_grad_enabled():
+            return self._differentiable_adj
+        return logistic_adjacency(self.x_hat, self.temperature, self.threshold, self.geometry, self.batch)
+
+    @cached_property
+    def _differentiable_adj(self) -> Tensor:
+        """Kept, for several convolutions share it. What is computed without gradients is not: it would lose them."""
+        assert self.threshold is not None
         return logistic_adjacency(self.x_hat, self.temperature, self.threshold, self.geometry, self.batch)
 
     def to_pyg(self, x: Tensor | None = None, *, min_weight: float = 0.5) -> Data:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -24,7 +24,9 @@ def progress(title: str, total: int, enabled: bool = True) -> Iterator[Reporter]
         with _bar(title, total) as report:
             yield report
     else:
-        yield _lines(title, total)
+        report, finish = _lines(title, total)
+        yield report
+        finish()
 
 
 @contextmanager
@@ -38,16 +40,25 @@ def _bar(title: str, total: int) -> Iterator[Reporter]:
         yield lambda step, values: bar.update(task, completed=step, values=_format(values))
 
 
-def _lines(title: str, total: int) -> Reporter:
+def _lines(title: str, total: int) -> tuple[Reporter, Callable[[], None]]:
+    """A report that prints a line now and then, and a function that prints the last one if it is still due."""
     last = time.monotonic()
+    due = ""
 
     def report(step: int, values: Mapping[str, float]) -> None:
-        nonlocal last
-        if step >= total or time.monotonic() - last >= LOG_SECONDS:
+        nonlocal last, due
+        due = f"{title}: {step}/{total} {_format(values)}"
+        if time.monotonic() - last >= LOG_SECONDS:
             last = time.monotonic()
-            print(f"{title}: {step}/{total} {_format(values)}", file=sys.stderr, flush=True)
+            finish()
 
-    return report
+    def finish() -> None:
+        nonlocal due
+        if due:
+            print(due, file=sys.stderr, flush=True)
+        due = ""
+
+    return report, finish
 
 
 def _format(values: Mapping[str, float]) -> str:

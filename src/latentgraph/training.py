@@ -44,6 +44,16 @@ class NodeSet:
     batch: Tensor | None = None
     node_id: Tensor | None = None
 
+    def __post_init__(self) -> None:
+        for name in ("y", "mask", "batch", "node_id"):
+            value = getattr(self, name)
+            if value is not None and len(value) != len(self.x):
+                raise InputError(
+                    f"{name} has {len(value)} entries but x has {len(self.x)} rows; there must be one each."
+                )
+        if self.mask is not None and self.mask.dtype != torch.bool:
+            raise InputError(f"mask is a {self.mask.dtype} tensor; it must be bool, one entry for each row of x.")
+
     @property
     def rows(self) -> Tensor:
         """(m,) the nodes whose target counts, in order."""
@@ -172,10 +182,8 @@ def fit(
     `History`. The network holds the kept weights and is in evaluation mode.
     """
     task = task or classification()
-    _check(train, validation, baseline, samples, steps)
-    optimizer = optimizer or torch.optim.Adam(
-        [p for p in net.parameters() if p.requires_grad], lr=lr, weight_decay=weight_decay
-    )
+    _check(train, validation, baseline, samples, steps, eval_every)
+    optimizer = optimizer or _adam(net, lr, weight_decay)
     generator = torch.Generator().manual_seed(seed)
     history = History()
     best: dict[str, Any] | None = None
@@ -281,14 +289,31 @@ def _nodes_of_step(train: Batches, step: int, generator: torch.Generator) -> Nod
     return train(step, generator) if callable(train) else train[(step - 1) % len(train)]
 
 
-def _check(train: Batches, validation: NodeSet | None, baseline: nn.Module | None, samples: int, steps: int) -> None:
+def _adam(net: nn.Module, lr: float, weight_decay: float) -> torch.optim.Optimizer:
+    """Adam. Weights decay, but not single numbers: a temperature or threshold has no reason to go to one or zero."""
+    learned = [p for p in net.parameters() if p.requires_grad]
+    groups: list[dict[str, Any]] = [
+        {"params": [p for p in learned if p.ndim > 0]},
+        {"params": [p for p in learned if p.ndim == 0], "weight_decay": 0.0},
+    ]
+    return torch.optim.Adam([g for g in groups if g["params"]], lr=lr, weight_decay=weight_decay)
+
+
+def _check(
+    train: Batches,
+    validation: NodeSet | None,
+    baseline: nn.Module | None,
+    samples: int,
+    steps: int,
+    eval_every: int,
+) -> None:
     if isinstance(baseline, SampleMeanBaseline) and samples < 2:
         raise InputError(
             f"samples={samples} but SampleMeanBaseline compares several sampled graphs of one step. "
             "Pass samples=4, or use MovingAverageBaseline."
         )
-    if samples < 1 or steps < 1:
-        raise InputError(f"samples={samples}, steps={steps}; both must be at least 1.")
+    if samples < 1 or steps < 1 or eval_every < 1:
+        raise InputError(f"samples={samples}, steps={steps}, eval_every={eval_every}; each must be at least 1.")
     if isinstance(train, NodeSet) and not len(train.rows):
         raise InputError("the training set has no labelled node: every target is -1 or NaN, or the mask is empty.")
     if isinstance(train, Sequence) and not len(train):

@@ -7,7 +7,7 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
+from numba import float64, njit
 
 from latentgraph.geometry import Euclidean, Geometry, PoincareBall, Product, Sphere
 from latentgraph.sampling.lanes import JIT, LANES
@@ -184,7 +184,7 @@ def _fill(x: Array, tree: Tree, graph: int, order: Array) -> None:
             if tree.kind[f] == BALL:
                 square = 0.0
                 for c in range(tree.start[f], tree.stop[f]):
-                    square += float(x[row, c]) ** 2
+                    square += float64(x[row, c]) ** 2  # float() would keep float32
                 tree.lanes[base + tree.gap[f] * LANES] = 1.0 - tree.curvature[f] * square
 
 

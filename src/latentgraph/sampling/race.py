@@ -27,7 +27,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import int64, njit, uint32, uint64
+from numba import float64, int64, njit, uint32, uint64
 
 from latentgraph.sampling import lanes as v
 from latentgraph.sampling.kdtree import BALL, FLAT, SPHERE, Array, Tree
@@ -50,7 +50,10 @@ class Packet(NamedTuple):
     query: Array  # flat (coords, 16) float32: their coordinates side by side
     key: Array  # (32,) uint32: two random words of each row
     key64: Array  # (16,) uint64: a third, longer one
-    best: Array  # (16, k) float64: the k best values so far, best first
+    base: (
+        Array  # (16,) float64: what some near point costs; values are counted from there, or noise would be rounded off
+    )
+    best: Array  # (16, k) float64: the k best values so far, plus base, best first
     place: Array  # (16, k) int64: who they belong to
     found: Array  # (16,) int64: how many there are
     worst: Array  # (16,) float32: the k-th best value, or NONE
@@ -64,6 +67,7 @@ def new_packet(coords: int, k: int) -> Packet:
         query=np.zeros(coords * LANES, np.float32),
         key=np.zeros(2 * LANES, np.uint32),
         key64=np.zeros(LANES, np.uint64),
+        base=np.zeros(LANES),
         best=np.zeros((LANES, k)),
         place=np.zeros((LANES, k), np.int64),
         found=np.zeros(LANES, np.int64),
@@ -143,9 +147,19 @@ def bend(kind: int, curvature: float, square: Floats, gaps: Floats) -> Floats:
         return square * ((square * F(1 / 90) + F(1 / 12)) * square + F(1.0))
     z = square * F(curvature) / gaps
     arsinh = v.log(v.sqrt(z) + v.sqrt(z + F(1.0)))
-    far = arsinh * arsinh * F(1 - 2e-6) - z * F(1e-6)
+    far = v.maximum(arsinh * F(1 - 1e-6) - F(3e-7), v.splat(F(0.0)))  # the logarithm of about 1 is off by eps
     near = z * (F(1.0) - z * F(1 / 3))  # arsinh(sqrt(z))^2 = z - z^2 / 3 + ..., alternating
-    return v.maximum(far, near) * F(4.0 / curvature)
+    return v.maximum(far * far, near) * F(4.0 / curvature)
+
+
+@njit(**JIT)
+def bend_up(kind: int, curvature: float, square: Floats, gaps: Floats) -> Floats:
+    """Upper bounds of the same: cells that look even but are not would be thinned for ever."""
+    if kind == SPHERE:  # the rest of the series is at most what it is at s = 2, times (s / 2)^8
+        return square * (((square * F(0.01495) + F(1 / 90)) * square + F(1 / 12)) * square + F(1.0))
+    z = square * F(curvature) / gaps
+    arsinh = v.log(v.sqrt(z) + v.sqrt(z + F(1.0))) * F(1 + 1e-6) + F(3e-7)
+    return v.minimum(arsinh * arsinh, z) * F(4.0 / curvature)
 
 
 @njit(**INLINE)
@@ -194,7 +208,7 @@ def far_cost(tree: Tree, node: int, query: Array, t: float) -> Floats:
             gaps = v.splat(F(1.0))
             if tree.kind[f] == BALL:
                 gaps = v.load_floats(query, tree.gap[f] * LANES) * v.spread(tree.boxes, low + tree.gap[f])
-            square = bend(tree.kind[f], tree.curvature[f], square, gaps)
+            square = bend_up(tree.kind[f], tree.curvature[f], square, gaps)
         total = total + square
     return total * F(t)
 
@@ -243,7 +257,7 @@ def cost(tree: Tree, points: Array, own: int, place: int, t: float) -> float:
     for f in range(len(tree.kind)):
         square, own_norm, its_norm = 0.0, 0.0, 0.0
         for c in range(tree.start[f], tree.stop[f]):
-            a, b = float(points[own, c]), float(tree.points[place, c])
+            a, b = float64(points[own, c]), float64(tree.points[place, c])  # float() would keep float32
             square += (a - b) * (a - b)
             if tree.kind[f] != FLAT:
                 own_norm += a * a
@@ -276,13 +290,13 @@ def insert(packet: Packet, lane: int, value: float, place: int) -> None:
     if packet.found[lane] < k:
         packet.found[lane] += 1
     if packet.found[lane] == k:
-        packet.worst[lane] = max(packet.best[lane, k - 1], float(NONE))
+        packet.worst[lane] = max(packet.best[lane, k - 1] - packet.base[lane], float(NONE))
 
 
 @njit(**INLINE)
 def arrive(tree: Tree, packet: Packet, points: Array, lane: int, own: int, place: int, t: float, noise: bool) -> None:
     """Let one point arrive at one row."""
-    value = -cost(tree, points, own, place, t)
+    value = packet.base[lane] - cost(tree, points, own, place, t)
     if noise:
         value -= math.log(waiting_time(packet, lane, place_number(place)))
     k = packet.best.shape[1]
@@ -344,7 +358,7 @@ def race_whole_cell(
 ) -> None:
     """Arrivals of the process that dominates a cell, in order, as long as they beat the k-th best; thinned."""
     k = packet.best.shape[1]
-    log_rate = math.log(count) - low
+    log_rate = math.log(count) + (packet.base[lane] - low)
     state = mix(packet.key64[lane] ^ (uint64(node_number(node)) * uint64(0xD1342543DE82EF95)))
     time = waiting_time(packet, lane, node_number(node))
     limit = math.exp(min(log_rate - packet.best[lane, k - 1], 700.0))
@@ -475,6 +489,8 @@ def race_packet(
     for lane in range(LANES):
         if asked & (1 << lane):
             skip = lane if skip_self else -1
+            near = home * LANES + (1 if skip == 0 and seen > 1 else 0)
+            packet.base[lane] = cost(tree, points, own + lane, near, t)
             race_leaf(tree, packet, points, lane, own + lane, home, seen, skip, t, noise)
     level = depth - 1
     while seen <= k and level >= 0:  # until every row has k, even without itself

@@ -28,7 +28,7 @@ def supports(x_hat: Tensor, temperature: float, geometry: Geometry) -> bool:
     if factors_of(geometry, x_hat.shape[1]) is None or not x_hat.shape[1]:
         return False
     reach = float(x_hat.abs().max()) if x_hat.numel() else 0.0
-    return max(temperature, 1.0) * max(4.0 * x_hat.shape[1] * reach**2, 1.0) < 1e30
+    return max(temperature, 1.0) * max(4.0 * x_hat.shape[1] * reach * reach, 1.0) < 1e30
 
 
 def tree_top_k(
