@@ -34,10 +34,17 @@ def _bar(title: str, total: int) -> Iterator[Reporter]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    latest: dict[str, float] = {}
+
+    def report(step: int, values: Mapping[str, float]) -> None:
+        latest.update(values)
+        shown = dict(list(latest.items())[-2:])  # a terminal of 80 columns has room for two
+        bar.update(task, completed=step, values=_format(shown))
+
+    columns = TextColumn("{task.description}"), BarColumn(16), MofNCompleteColumn(), TimeRemainingColumn()
     with Progress(*columns, TextColumn("{task.fields[values]}"), console=Console(stderr=True)) as bar:
         task = bar.add_task(title, total=total, values="")
-        yield lambda step, values: bar.update(task, completed=step, values=_format(values))
+        yield report
 
 
 def _lines(title: str, total: int) -> tuple[Reporter, Callable[[], None]]:
