@@ -30,9 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"latentgraph: {error.strerror or error}: {error.filename}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print(
-            "latentgraph: interrupted; finished results are kept, the same command goes on from there.", file=sys.stderr
-        )
+        print("latentgraph: interrupted. What `reproduce` had finished is kept, and it goes on there.", file=sys.stderr)
         return 1
 
 

@@ -7,6 +7,8 @@ import math
 import torch
 from torch import Tensor
 
+from latentgraph.errors import InputError
+
 NAMES = ("gaussian", "clustered", "flat", "duplicates", "low dimension")
 
 
@@ -16,6 +18,8 @@ def points(name: str, n: int, d: int, seed: int = 0) -> tuple[Tensor, float]:
     gaussian: nothing special. clustered: seven tight clusters. flat: so low a temperature that all neighbours are about
     equally probable. duplicates: every point 100 times. low dimension: a curved sheet of dimension 3 in d dimensions.
     """
+    if name not in NAMES:
+        raise InputError(f"there are no {name!r} points; there are: {', '.join(NAMES)}.")
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(n, d, generator=generator)
     if name == "clustered":
