@@ -432,7 +432,8 @@ def test_auto_takes_the_tree_for_large_graphs() -> None:
 def planted(x: Tensor, geometry: Geometry, sizes: list[int] | None = None) -> Tree:
     factors = factors_of(geometry, x.shape[1])
     assert factors is not None
-    return plant(geometry.project(x).numpy(), sizes or [len(x)], factors)
+    points = geometry.project(x).numpy()
+    return plant(points, sizes or [len(x)], factors, float(abs(points).max()))
 
 
 def coords_of(tree: Tree) -> int:

@@ -33,6 +33,7 @@ class Tree(NamedTuple):
     coords: int  # coordinates of a point, the further ones below included
     first_leaf: Array  # (graphs + 1,)
     size: Array  # (graphs,) number of points
+    graph_of: Array  # (leaves,) the graph a leaf belongs to
     # The factors of the geometry. Besides its own coordinates, a ball has a further one that holds 1 - c |x|^2.
     kind: Array  # (factors,) FLAT, SPHERE or BALL
     start: Array  # its coordinates are [start, stop)
@@ -42,6 +43,38 @@ class Tree(NamedTuple):
     slack: float  # how far a coordinate in single precision may be off: zero if that is what came
     rounding: float  # relative error of a sum of d squares in single precision and of what follows, with room to spare
     bunch: int  # leaves of a cell that is not split any further
+
+
+class Crews(NamedTuple):
+    """Rows that go through a tree, sixteen at a time: those of a crew have the same home leaf."""
+
+    home: Array  # (crews,) leaf
+    rows: Array  # (16 crews,) row of the table; -1 if none
+    points: Array  # (16 crews, d) its coordinates
+    lanes: Array  # flat (crews, coords, 16) float32, as in the tree
+    guests: bool  # whether they come from another table than the points of the tree
+
+
+def residents(tree: Tree) -> Crews:
+    """The points of the tree themselves: each leaf is a crew."""
+    return Crews(np.arange(len(tree.graph_of)), tree.rows, tree.points, tree.lanes, False)
+
+
+def guests(tree: Tree, x: Array) -> Crews:
+    """The rows of another table (n, d), each at home in the leaf that it reaches by going to the nearer half."""
+    home = _homes(tree, x)
+    order = home.argsort(kind="stable")
+    leaf, count = np.unique(home, return_counts=True)
+    crews = -(-count // LANES)
+    first_crew = crews.cumsum() - crews
+    place = np.repeat(first_crew * LANES, count) + np.arange(len(x)) - np.repeat(count.cumsum() - count, count)
+    rows = np.full(int(crews.sum()) * LANES, -1, np.int64)
+    rows[place] = order
+    points = np.zeros((len(rows), x.shape[1]), x.dtype)
+    points[place] = x[order]
+    lanes = np.empty(len(rows) * tree.coords, np.float32)
+    _side_by_side(tree, points, lanes)
+    return Crews(np.repeat(leaf, crews), rows, points, lanes, True)
 
 
 def factors_of(geometry: Geometry, d: int) -> list[tuple[int, int, float]] | None:
@@ -61,8 +94,10 @@ def factors_of(geometry: Geometry, d: int) -> list[tuple[int, int, float]] | Non
             return None
 
 
-def plant(x: Array, sizes: Sequence[int], factors: Sequence[tuple[int, int, float]]) -> Tree:
-    """Build the trees of graphs that are runs of `sizes` rows of x (n, d)."""
+def plant(x: Array, sizes: Sequence[int], factors: Sequence[tuple[int, int, float]], reach: float) -> Tree:
+    """Build the trees of graphs that are runs of `sizes` rows of x (n, d). No coordinate, also of guests, is larger
+    than `reach`.
+    """
     size = np.asarray(sizes, dtype=np.int64)
     first_leaf = np.concatenate([[0], (-(-size // LANES)).cumsum()])
     leaves = int(first_leaf[-1])
@@ -79,12 +114,13 @@ def plant(x: Array, sizes: Sequence[int], factors: Sequence[tuple[int, int, floa
         coords=coords,
         first_leaf=first_leaf,
         size=size,
+        graph_of=np.repeat(np.arange(len(size)), np.diff(first_leaf)),
         kind=kind,
         start=stop - dims,
         stop=stop,
         curvature=curvature,
         gap=x.shape[1] + is_ball.cumsum() - 1,
-        slack=0.0 if exact else 2 * eps * float(np.abs(x).max()),
+        slack=0.0 if exact else 2 * eps * reach,
         rounding=(x.shape[1] + 8) * eps,
         bunch=1 if x.shape[1] < MANY_DIMENSIONS else 8,
     )
@@ -104,6 +140,8 @@ def _sort_all(x: Array, tree: Tree, order: Array, key: Array, stack: Array, box:
     for graph in range(len(tree.size)):
         _sort(x, tree, graph, order, key, stack, box)
         _fill(x, tree, graph, order)
+    _side_by_side(tree, tree.points, tree.lanes)
+    for graph in range(len(tree.size)):
         _bound_gaps(tree, graph)
 
 
@@ -171,21 +209,56 @@ def _partition(key: Array, order: Array, lo: int, hi: int, middle: int) -> None:
 @njit(**JIT)
 def _fill(x: Array, tree: Tree, graph: int, order: Array) -> None:
     """Copy the points of a graph into their places; unused places repeat the last point."""
-    first, d, coords, n = tree.first_leaf[graph], x.shape[1], tree.coords, tree.size[graph]
+    first, d, n = tree.first_leaf[graph], x.shape[1], tree.size[graph]
     for number in range((tree.first_leaf[graph + 1] - first) * LANES):
         place = first * LANES + number
         row = order[first * LANES + min(number, n - 1)]
         tree.rows[place] = row if number < n else -1
-        base = (place // LANES) * coords * LANES + place % LANES
         for c in range(d):
             tree.points[place, c] = x[row, c]
-            tree.lanes[base + c * LANES] = x[row, c]
+
+
+@njit(**JIT)
+def _side_by_side(tree: Tree, points: Array, lanes: Array) -> None:
+    """Lay points out for the lanes, with the further coordinates that the geometry needs."""
+    d, coords = points.shape[1], tree.coords
+    for place in range(len(points)):
+        base = (place // LANES) * coords * LANES + place % LANES
+        for c in range(d):
+            lanes[base + c * LANES] = points[place, c]
         for f in range(len(tree.kind)):
             if tree.kind[f] == BALL:
                 square = 0.0
                 for c in range(tree.start[f], tree.stop[f]):
-                    square += float64(x[row, c]) ** 2  # float() would keep float32
-                tree.lanes[base + tree.gap[f] * LANES] = 1.0 - tree.curvature[f] * square
+                    square += float64(points[place, c]) ** 2  # float() would keep float32
+                lanes[base + tree.gap[f] * LANES] = 1.0 - tree.curvature[f] * square
+
+
+@njit(**JIT)
+def _homes(tree: Tree, x: Array) -> Array:
+    """For each row of x the leaf of the (only) tree that is reached by always going to the nearer box."""
+    homes = np.empty(len(x), np.int64)
+    for row in range(len(x)):
+        node, leaf, m = 0, 0, len(tree.graph_of)
+        while m > 1:
+            half = m // 2
+            if _outside(tree, node + 1, x, row) <= _outside(tree, node + 2 * half, x, row):
+                node, m = node + 1, half
+            else:
+                node, leaf, m = node + 2 * half, leaf + half, m - half
+        homes[row] = leaf
+    return homes
+
+
+@njit(**JIT)
+def _outside(tree: Tree, node: int, x: Array, row: int) -> float:
+    """Squared distance of a row to a box; coordinates only, whatever the geometry."""
+    square = 0.0
+    for c in range(x.shape[1]):
+        low, high = tree.boxes[2 * node * tree.coords + c], tree.boxes[(2 * node + 1) * tree.coords + c]
+        away = max(low - x[row, c], x[row, c] - high, 0.0)
+        square += away * away
+    return square
 
 
 @njit(**JIT)

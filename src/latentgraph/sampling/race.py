@@ -15,10 +15,10 @@ number has mean x = m exp(-c) / exp(k-th best). So for a cell:
 Whether to go down depends on bounds and on values already known, never on numbers still to be drawn, so the result has
 the law of the race for any tree and any order.
 
-Sixteen rows of a leaf go through the tree together, as lanes of a vector. Vector arithmetic is in single precision and
-only rules out what is certain to lose, with a margin for its rounding; whoever is left is decided in double precision.
-Random numbers are addressed by row and by node or place, not drawn in sequence: which rows are asked for, and by how
-many threads, changes nothing.
+Sixteen rows with the same home leaf go through the tree together, as lanes of a vector. Vector arithmetic is in single
+precision and only rules out what is certain to lose, with a margin for its rounding; whoever is left is decided in
+double precision. Random numbers are addressed by row and by node or place, not drawn in sequence: which rows are asked
+for, and by how many threads, changes nothing.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ import numpy as np
 from numba import float64, int64, njit, uint32, uint64
 
 from latentgraph.sampling import lanes as v
-from latentgraph.sampling.kdtree import BALL, FLAT, SPHERE, Array, Tree
+from latentgraph.sampling.kdtree import BALL, FLAT, SPHERE, Array, Crews, Tree
 from latentgraph.sampling.lanes import INLINE, JIT, LANES, Floats, Ints, Word
 
 F = np.float32
@@ -48,6 +48,7 @@ class Packet(NamedTuple):
     """Sixteen rows on their way through the tree."""
 
     query: Array  # flat (coords, 16) float32: their coordinates side by side
+    guide: Array  # the same of the home leaf, whose points decide in which order cells are asked
     key: Array  # (32,) uint32: two random words of each row
     key64: Array  # (16,) uint64: a third, longer one
     base: (
@@ -65,6 +66,7 @@ class Packet(NamedTuple):
 def new_packet(coords: int, k: int) -> Packet:
     return Packet(
         query=np.zeros(coords * LANES, np.float32),
+        guide=np.zeros(coords * LANES, np.float32),
         key=np.zeros(2 * LANES, np.uint32),
         key64=np.zeros(LANES, np.uint64),
         base=np.zeros(LANES),
@@ -273,6 +275,12 @@ def cost(tree: Tree, points: Array, own: int, place: int, t: float) -> float:
     return t * total
 
 
+@njit(**JIT)
+def nearer_half(tree: Tree, left: int, right: int, guide: Array, t: float) -> int:
+    """The lanes of a guide to whom the left box is not farther than the right one."""
+    return box_cost(tree, left, guide, t) <= box_cost(tree, right, guide, t)
+
+
 # The race
 
 
@@ -388,6 +396,7 @@ def race_cells(
     asked: int,
     t: float,
     noise: bool,
+    guests: bool,
 ) -> None:
     """A sibling on the path and everything below it, against the rows `asked` of a packet."""
     k = packet.best.shape[1]
@@ -441,8 +450,11 @@ def race_cells(
         half = m // 2
         left = box_cost(tree, node + 1, packet.query, t) * F(1.0 - tree.rounding)
         right = box_cost(tree, node + 2 * half, packet.query, t) * F(1.0 - tree.rounding)
-        # The nearer half goes on top. All 16 rows vote, asked for or not: so nobody's order depends on who was asked.
-        on_top = v.lane_count(left <= right) * 2 >= LANES
+        # The half that is nearer to the home leaf goes on top: so nobody's order depends on who else was asked.
+        if guests:
+            on_top = v.lane_count(nearer_half(tree, node + 1, node + 2 * half, packet.guide, t)) * 2 >= LANES
+        else:
+            on_top = v.lane_count(left <= right) * 2 >= LANES
         a, b = (depth + 1, depth) if on_top else (depth, depth + 1)
         packet.stack[a, 0], packet.stack[a, 1], packet.stack[a, 2], packet.stack[a, 3] = node + 1, leaf, half, deeper
         packet.stack[b, 0], packet.stack[b, 1] = node + 2 * half, leaf + half
@@ -464,6 +476,7 @@ def race_packet(
     skip_self: bool,
     t: float,
     noise: bool,
+    guests: bool,
 ) -> None:
     """The rows of a packet against all points of their graph: the home leaf first, then the siblings of its path."""
     k = packet.best.shape[1]
@@ -494,7 +507,7 @@ def race_packet(
             race_leaf(tree, packet, points, lane, own + lane, home, seen, skip, t, noise)
     level = depth - 1
     while seen <= k and level >= 0:  # until every row has k, even without itself
-        race_cells(tree, packet, points, own, level, end, asked, t, noise)
+        race_cells(tree, packet, points, own, level, end, asked, t, noise, guests)
         seen += min(end, (packet.path[level, 1] + packet.path[level, 2]) * LANES) - packet.path[level, 1] * LANES
         level -= 1
     for up in range(level + 1 if noise else 0):  # large even cells first: they raise the k-th best cheaply
@@ -502,44 +515,47 @@ def race_packet(
         count = min(end, (packet.path[up, 1] + packet.path[up, 2]) * LANES) - packet.path[up, 1] * LANES
         if count < WORTHWHILE or count < 4 * k:
             break
-        spread = far_cost(tree, sibling, packet.query, t) - box_cost(tree, sibling, packet.query, t)
+        spread = far_cost(tree, sibling, packet.guide, t) - box_cost(tree, sibling, packet.guide, t)
         if (spread < SPREAD) == ALL_LANES:
-            race_cells(tree, packet, points, own, up, end, asked, t, noise)
+            race_cells(tree, packet, points, own, up, end, asked, t, noise, guests)
     for near in range(level, -1, -1):
         if packet.path[near, 3] == 0:
-            race_cells(tree, packet, points, own, near, end, asked, t, noise)
+            race_cells(tree, packet, points, own, near, end, asked, t, noise, guests)
 
 
 @njit(**JIT)
-def race_leaves(
+def race_crews(
     tree: Tree,
+    crews: Crews,
     packet: Packet,
     begin: int,
     end: int,
-    graph_of: Array,
     asked: Array,
     skip_self: bool,
     t: float,
     noise: bool,
     seed: int,
+    keys: Array,
     out: Array,
 ) -> None:
-    """Race for the rows `asked` (bits of lanes) of the leaves [begin, end); write row numbers to `out`, best first."""
-    coords, k = tree.coords, packet.best.shape[1]
-    for leaf in range(begin, end):
-        if asked[leaf] == 0:
+    """Race for the rows `asked` (bits of lanes) of the crews [begin, end); write row numbers to `out`, best first."""
+    coords, k, guests = tree.coords, packet.best.shape[1], crews.guests
+    for crew in range(begin, end):
+        if asked[crew] == 0:
             continue
+        home, own = crews.home[crew], crew * LANES
         for c in range(coords * LANES):
-            packet.query[c] = tree.lanes[leaf * coords * LANES + c]
+            packet.query[c] = crews.lanes[crew * coords * LANES + c]
+            packet.guide[c] = tree.lanes[home * coords * LANES + c]
         for lane in range(LANES):
-            key = mix(uint64(seed) + uint64(tree.rows[leaf * LANES + lane]) * GOLDEN)
+            row = crews.rows[own + lane]
+            key = mix(uint64(seed) + uint64(keys[max(row, 0)]) * GOLDEN)
             packet.key[lane] = uint32(key)
             packet.key[LANES + lane] = uint32(key >> uint64(32)) | uint32(1)
             packet.key64[lane] = mix(key ^ GOLDEN)
-        own = leaf * LANES
-        graph = graph_of[leaf]
-        race_packet(tree, packet, tree.points, own, graph, leaf, asked[leaf], skip_self, t, noise)
+        graph = tree.graph_of[home]
+        race_packet(tree, packet, crews.points, own, graph, home, asked[crew], skip_self, t, noise, guests)
         for lane in range(LANES):
-            if asked[leaf] & (1 << lane):
+            if asked[crew] & (1 << lane):
                 for a in range(k):
-                    out[tree.rows[own + lane], a] = tree.rows[packet.place[lane, a]]
+                    out[crews.rows[own + lane], a] = tree.rows[packet.place[lane, a]]

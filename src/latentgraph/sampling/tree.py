@@ -14,79 +14,78 @@ import torch
 from torch import Tensor
 
 from latentgraph.blocks import graph_sizes
-from latentgraph.geometry import Geometry
-from latentgraph.sampling.kdtree import Array, Tree, factors_of, plant
+from latentgraph.sampling.kdtree import Array, Crews, factors_of, guests, plant, residents
 from latentgraph.sampling.lanes import LANES
-from latentgraph.sampling.race import new_packet, race_leaves
+from latentgraph.sampling.population import Population
+from latentgraph.sampling.race import new_packet, race_crews
 
 PATIENCE = 2.0  # seconds after which the first call says what it is waiting for
 THREADING_PAYS = 64  # leaves
 
 
-def supports(x_hat: Tensor, temperature: float, geometry: Geometry) -> bool:
+def supports(population: Population, temperature: float) -> bool:
     """Whether the bounds of the tree hold for these points: a known geometry, and no overflow in single precision."""
-    if factors_of(geometry, x_hat.shape[1]) is None or not x_hat.shape[1]:
+    d = population.x_hat.shape[1]
+    if factors_of(population.geometry, d) is None or not d:
         return False
-    reach = float(x_hat.abs().max()) if x_hat.numel() else 0.0
-    return max(temperature, 1.0) * max(4.0 * x_hat.shape[1] * reach * reach, 1.0) < 1e30
+    reach = _reach(population)
+    return max(temperature, 1.0) * max(4.0 * d * reach * reach, 1.0) < 1e30
 
 
-def tree_top_k(
-    x_hat: Tensor,
-    k: int,
-    temperature: float,
-    *,
-    geometry: Geometry,
-    loop: bool,
-    batch: Tensor | None,
-    rows: Tensor,
-    seed: int | None,
-) -> Tensor:
-    """For each of `rows`, the k candidates with the largest log p + Gumbel noise, largest first: (r, k).
+def _reach(population: Population) -> float:
+    """The largest coordinate."""
+    return max(float(x.abs().max()) if len(x) else 0.0 for x in (population.x_hat, population.points))
+
+
+def tree_top_k(population: Population, k: int, temperature: float, seed: int | None) -> Tensor:
+    """For each of the rows, the k candidates with the largest log p + Gumbel noise, largest first: (r, k).
 
     `seed=None` leaves the noise out: the k nearest neighbours.
     """
-    x = np.ascontiguousarray(x_hat.numpy(force=True))
-    factors = factors_of(geometry, x.shape[1])
+    x = np.ascontiguousarray(population.x_hat.numpy(force=True))
+    points = np.ascontiguousarray(population.points.numpy(force=True))
+    rows = population.rows.numpy(force=True)
+    factors = factors_of(population.geometry, x.shape[1])
     assert factors is not None
     with _announced():
-        tree = plant(x, graph_sizes(batch, len(x)).tolist(), factors)
+        tree = plant(points, graph_sizes(population.batch, len(points)).tolist(), factors, _reach(population))
+        crews = residents(tree) if population.points is population.x_hat else guests(tree, x)
+        asked = _asked(crews, rows, len(x))
+        keys = population.keys.numpy(force=True)
         out = np.empty((len(x), k), np.int64)
-        asked = _asked(tree, rows.numpy(force=True), len(x))
-        graph_of = np.repeat(np.arange(len(tree.size)), np.diff(tree.first_leaf))
 
         def race(begin: int, end: int) -> None:
-            packet = new_packet(tree.coords, k)
-            race_leaves(
+            race_crews(
                 tree,
-                packet,
+                crews,
+                new_packet(tree.coords, k),
                 begin,
                 end,
-                graph_of,
                 asked,
-                not loop,
+                population.skip_self,
                 temperature,
                 seed is not None,
                 np.uint64(seed or 0),
+                keys,
                 out,
             )
 
-        leaves, threads = len(asked), torch.get_num_threads()
-        if threads == 1 or leaves < THREADING_PAYS:
-            race(0, leaves)
+        threads = torch.get_num_threads()
+        if threads == 1 or len(asked) < THREADING_PAYS:
+            race(0, len(asked))
         else:
-            cuts = np.linspace(0, leaves, 4 * threads + 1).astype(int).tolist()
+            cuts = np.linspace(0, len(asked), 4 * threads + 1).astype(int).tolist()
             with ThreadPoolExecutor(threads) as pool:
                 list(pool.map(race, *zip(*pairwise(cuts), strict=True)))
-    return torch.from_numpy(out).index_select(0, rows.cpu()).to(x_hat.device)
+    return torch.from_numpy(out).index_select(0, population.rows.cpu()).to(population.x_hat.device)
 
 
-def _asked(tree: Tree, rows: Array, num_rows: int) -> Array:
-    """For every leaf the lanes that hold one of `rows`, as bits."""
+def _asked(crews: Crews, rows: Array, num_rows: int) -> Array:
+    """For every crew the lanes that hold one of `rows`, as bits."""
     wanted = np.zeros(num_rows + 1, bool)  # the last is read by the unused places, whose row is -1
     wanted[rows] = True
     wanted[-1] = False
-    return wanted[tree.rows].reshape(-1, LANES) @ (1 << np.arange(LANES))
+    return wanted[crews.rows].reshape(-1, LANES) @ (1 << np.arange(LANES))
 
 
 _ready = False
