@@ -211,6 +211,16 @@ minimum, maximum = _select("<"), _select(">")
 
 
 @intrinsic
+def choose(typing: Any, x: Any, y: Any, one: Any, other: Any) -> Any:
+    """`one` in the lanes where x <= y, `other` elsewhere."""
+
+    def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.select(builder.fcmp_ordered("<=", args[0], args[1]), args[2], args[3])
+
+    return FLOATS(FLOATS, FLOATS, FLOATS, FLOATS), code
+
+
+@intrinsic
 def lane_numbers(typing: Any) -> Any:
     """0, 1, ..., 15."""
     constant = ir.Constant(_INTS, [ir.Constant(_I32, lane) for lane in range(LANES)])

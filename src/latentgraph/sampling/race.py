@@ -39,6 +39,8 @@ CERTAIN_MISS = F(-40.0)  # log of an expected number of arrivals that is as good
 SMALL = F(0.3)  # expected arrivals up to which it pays to ask first whether there is any
 SPREAD = F(8.0)  # difference of cost within a cell up to which arrivals are generated for the cell as a whole
 WORTHWHILE = 64  # points of the smallest such cell
+PILOT = 128  # leaves around home that are gone through point by point, at most
+EXCLUDED = F(3e38)  # the cost of a place without a point, or of the row itself; `supports` keeps others below 1e30
 MARGIN = F(0.001)  # added to logarithms in single precision, beside the relative `Tree.rounding`
 ALL_LANES = np.uint32(0xFFFF)
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -60,10 +62,16 @@ class Packet(NamedTuple):
     worst: Array  # (16,) float32: the k-th best value, or NONE
     stack: Array  # (128, 4) int64: cells still to be asked: node, first leaf, leaves, lanes
     stack_cost: Array  # flat (128, 16) float32: what they cost at least
+    pilot: int  # leaves around the home leaf that are gone through point by point
+    costs: Array  # flat (16 pilot, 16) float32: of each point of the pilot for each row
+    minima: Array  # flat (groups, 16) float32: the least cost in each group of the pilot's points
+    bound: Array  # (16,) float32: at least k points of the pilot cost no more
     path: Array  # (64, 4) int64: siblings on the way from the root to the home leaf: node, leaf, leaves, done
 
 
-def new_packet(coords: int, k: int) -> Packet:
+def new_packet(tree: Tree, k: int) -> Packet:
+    coords, groups = tree.coords, max(64, 4 * k)
+    pilot = min(PILOT, 6 * k if tree.bunch > 1 else max(4, k))
     return Packet(
         query=np.zeros(coords * LANES, np.float32),
         guide=np.zeros(coords * LANES, np.float32),
@@ -76,6 +84,10 @@ def new_packet(coords: int, k: int) -> Packet:
         worst=np.zeros(LANES, np.float32),
         stack=np.zeros((128, 4), np.int64),
         stack_cost=np.zeros(128 * LANES, np.float32),
+        pilot=pilot,
+        costs=np.zeros(pilot * LANES * LANES, np.float32),
+        minima=np.zeros(groups * LANES, np.float32),
+        bound=np.zeros(LANES, np.float32),
         path=np.zeros((64, 4), np.int64),
     )
 
@@ -174,6 +186,16 @@ def loosen(square: Floats, slack: float, dims: int) -> Floats:
 
 
 @njit(**INLINE)
+def finish(kind: int, curvature: float, slack: float, dims: int, square: Floats, gaps: Floats) -> Floats:
+    """From the squared differences in a factor to squared distances. `gaps` matter to a ball only.
+
+    It takes numbers, not the tree: numba counts references to arrays handed to a function that branches.
+    """
+    square = loosen(square, slack, dims)
+    return square if kind == FLAT else bend(kind, curvature, square, gaps)
+
+
+@njit(**INLINE)
 def box_cost(tree: Tree, node: int, query: Array, t: float) -> Floats:
     """What the nearest point of a box may cost the 16 rows."""
     low, high = 2 * node * tree.coords, (2 * node + 1) * tree.coords
@@ -185,13 +207,9 @@ def box_cost(tree: Tree, node: int, query: Array, t: float) -> Floats:
             outside = v.maximum(v.spread(tree.boxes, low + c) - q, q - v.spread(tree.boxes, high + c))
             outside = v.maximum(outside, v.splat(F(0.0)))
             square = square + outside * outside
-        square = loosen(square, tree.slack, tree.stop[f] - tree.start[f])
-        if tree.kind[f] != FLAT:
-            gaps = v.splat(F(1.0))
-            if tree.kind[f] == BALL:
-                gaps = v.load_floats(query, tree.gap[f] * LANES) * v.spread(tree.boxes, high + tree.gap[f])
-            square = bend(tree.kind[f], tree.curvature[f], square, gaps)
-        total = total + square
+        gaps = v.load_floats(query, tree.gap[f] * LANES) * v.spread(tree.boxes, high + tree.gap[f])
+        dims = tree.stop[f] - tree.start[f]
+        total = total + finish(tree.kind[f], tree.curvature[f], tree.slack, dims, square, gaps)
     return total * F(t)
 
 
@@ -207,9 +225,7 @@ def far_cost(tree: Tree, node: int, query: Array, t: float) -> Floats:
             across = v.maximum(q - v.spread(tree.boxes, low + c), v.spread(tree.boxes, high + c) - q)
             square = square + across * across
         if tree.kind[f] != FLAT:
-            gaps = v.splat(F(1.0))
-            if tree.kind[f] == BALL:
-                gaps = v.load_floats(query, tree.gap[f] * LANES) * v.spread(tree.boxes, low + tree.gap[f])
+            gaps = v.load_floats(query, tree.gap[f] * LANES) * v.spread(tree.boxes, low + tree.gap[f])
             square = bend_up(tree.kind[f], tree.curvature[f], square, gaps)
         total = total + square
     return total * F(t)
@@ -240,16 +256,45 @@ def leaf_cost(tree: Tree, leaf: int, query: Array, lane: int, t: float) -> Float
         while c < stop:
             s0 = add_square(s0, tree.lanes, base, query, lane, c)
             c += 1
-        square = (s0 + s1) + (s2 + s3)
-        square = loosen(square, tree.slack, tree.stop[f] - tree.start[f])
-        if tree.kind[f] != FLAT:
-            gaps = v.splat(F(1.0))
-            if tree.kind[f] == BALL:
-                gap = tree.gap[f] * LANES
-                gaps = v.load_floats(tree.lanes, base + gap) * v.spread(query, gap + lane)
-            square = bend(tree.kind[f], tree.curvature[f], square, gaps)
-        total = total + square
+        square, gap = (s0 + s1) + (s2 + s3), tree.gap[f] * LANES
+        gaps = v.load_floats(tree.lanes, base + gap) * v.spread(query, gap + lane)
+        dims = tree.stop[f] - tree.start[f]
+        total = total + finish(tree.kind[f], tree.curvature[f], tree.slack, dims, square, gaps)
     return total * F(t)
+
+
+@njit(**INLINE)
+def add_squares(total: Floats, q: Floats, points: Array, at: int) -> Floats:
+    """Add the squared differences of one coordinate between the 16 rows and one point."""
+    difference = q - v.spread(points, at)
+    return total + difference * difference
+
+
+@njit(**INLINE)
+def pair_costs(tree: Tree, leaf: int, query: Array, t: float, costs: Array, at: int) -> None:
+    """What the 16 points of a leaf cost the 16 rows, written to `costs`: a point's 16 rows side by side."""
+    for j in range(0, LANES, 4):  # four points at a time: each sum waits for its own last addition only
+        base = leaf * tree.coords * LANES + j
+        total0, total1, total2, total3 = v.splat(F(0.0)), v.splat(F(0.0)), v.splat(F(0.0)), v.splat(F(0.0))
+        for f in range(len(tree.kind)):
+            s0, s1, s2, s3 = v.splat(F(0.0)), v.splat(F(0.0)), v.splat(F(0.0)), v.splat(F(0.0))
+            for c in range(tree.start[f], tree.stop[f]):
+                q, p = v.load_floats(query, c * LANES), base + c * LANES
+                s0 = add_squares(s0, q, tree.lanes, p)
+                s1 = add_squares(s1, q, tree.lanes, p + 1)
+                s2 = add_squares(s2, q, tree.lanes, p + 2)
+                s3 = add_squares(s3, q, tree.lanes, p + 3)
+            kind, curvature, dims = tree.kind[f], tree.curvature[f], tree.stop[f] - tree.start[f]
+            own, gap = v.load_floats(query, tree.gap[f] * LANES), base + tree.gap[f] * LANES
+            total0 = total0 + finish(kind, curvature, tree.slack, dims, s0, own * v.spread(tree.lanes, gap))
+            total1 = total1 + finish(kind, curvature, tree.slack, dims, s1, own * v.spread(tree.lanes, gap + 1))
+            total2 = total2 + finish(kind, curvature, tree.slack, dims, s2, own * v.spread(tree.lanes, gap + 2))
+            total3 = total3 + finish(kind, curvature, tree.slack, dims, s3, own * v.spread(tree.lanes, gap + 3))
+        out = at + j * LANES
+        v.store(costs, out, total0 * F(t))
+        v.store(costs, out + LANES, total1 * F(t))
+        v.store(costs, out + 2 * LANES, total2 * F(t))
+        v.store(costs, out + 3 * LANES, total3 * F(t))
 
 
 @njit(**INLINE)
@@ -464,6 +509,85 @@ def race_cells(
         depth += 2
 
 
+@njit(**INLINE)
+def bound_costs(costs: Array, count: int, minima: Array, k: int, bound: Array) -> None:
+    """For each row a cost that at least k of `count` points stay below, and not many more.
+
+    The points are dealt to groups; the k-th smallest of the groups' least costs belongs to k different points. It is
+    found by bisection of the bits: positive numbers are ordered as their bits are.
+    """
+    for g in range(0, len(minima), LANES):
+        least = v.splat(EXCLUDED)
+        for point in range(g, count * LANES, len(minima)):
+            least = v.minimum(least, v.load_floats(costs, point))
+        v.store(minima, g, least)
+    zero, one = v.splat(F(0.0)), v.splat(F(1.0))
+    low, high = v.splat_int(uint32(0)), v.bits_of(v.splat(EXCLUDED))
+    for _ in range(16):
+        middle = (low + high) >> 1
+        below = zero
+        for g in range(0, len(minima), LANES):
+            below = below + v.choose(v.load_floats(minima, g), v.floats_of(middle), one, zero)
+        enough = v.splat(F(k))
+        high, low = (
+            v.bits_of(v.choose(enough, below, v.floats_of(middle), v.floats_of(high))),
+            v.bits_of(v.choose(enough, below, v.floats_of(low), v.floats_of(middle))),
+        )
+    v.store(bound, 0, v.minimum(v.floats_of(high), v.splat(F(1e38))))
+
+
+@njit(**JIT)
+def race_pilot(
+    tree: Tree,
+    packet: Packet,
+    points: Array,
+    own: int,
+    first: int,
+    count: int,
+    home: int,
+    asked: int,
+    skip_self: bool,
+    t: float,
+    noise: bool,
+) -> None:
+    """All points near the home leaf, one by one: first about k of the cheapest, then whoever can still beat them.
+
+    Which points come first depends on their costs alone, and each has its own noise: the order does not matter to the
+    result. But those who come later meet a k-th best value that is nearly the last one, and few can beat it.
+    """
+    for leaf in range(-(-count // LANES)):
+        pair_costs(tree, first // LANES + leaf, packet.query, t, packet.costs, leaf * LANES * LANES)
+    if skip_self:
+        for lane in range(LANES):
+            packet.costs[(home * LANES - first + lane) * LANES + lane] = EXCLUDED
+    bound_costs(packet.costs, count, packet.minima, packet.best.shape[1], packet.bound)
+    bound = v.load_floats(packet.bound, 0)
+    for point in range(count):
+        cheap = (v.load_floats(packet.costs, point * LANES) <= bound) & asked
+        while cheap != uint32(0):
+            lane = v.lowest_lane(cheap)
+            arrive(tree, packet, points, lane, own + lane, first + point, t, noise)
+            cheap &= cheap - uint32(1)
+    a, b = v.load_ints(packet.key, 0), v.load_ints(packet.key, LANES)
+    for point in range(count):
+        low = v.load_floats(packet.costs, point * LANES)
+        worst = v.load_floats(packet.worst, 0)
+        log_expected = MARGIN - low - worst + v.maximum(worst, F(0.0) - worst) * F(tree.rounding)
+        can = (low > bound) & ((log_expected > CERTAIN_MISS) | (worst <= NONE)) & asked
+        if can == uint32(0):
+            continue
+        can &= low < EXCLUDED
+        if noise:
+            bits = words(a, b, v.splat_int(uint32(place_number(first + point))))
+            can &= uniforms(bits) <= v.exp(log_expected) * F(1.0001) + F(1e-9)
+        else:
+            can &= log_expected >= F(0.0)
+        while can != uint32(0):
+            lane = v.lowest_lane(can)
+            arrive(tree, packet, points, lane, own + lane, first + point, t, noise)
+            can &= can - uint32(1)
+
+
 @njit(**JIT)
 def race_packet(
     tree: Tree,
@@ -488,7 +612,7 @@ def race_packet(
     leaf = tree.first_leaf[graph]
     end = leaf * LANES + tree.size[graph]
     node, m, depth = 2 * leaf, tree.first_leaf[graph + 1] - leaf, 0
-    while m > 1:
+    while m > packet.pilot:
         half = m // 2
         if home < leaf + half:
             packet.path[depth, 0], packet.path[depth, 1], packet.path[depth, 2] = node + 2 * half, leaf + half, m - half
@@ -498,13 +622,13 @@ def race_packet(
             node, leaf, m = node + 2 * half, leaf + half, m - half
         packet.path[depth, 3] = 0
         depth += 1
-    seen = min(end, (home + 1) * LANES) - home * LANES
+    first = leaf * LANES
+    seen = min(end, (leaf + m) * LANES) - first
     for lane in range(LANES):
         if asked & (1 << lane):
-            skip = lane if skip_self else -1
-            near = home * LANES + (1 if skip == 0 and seen > 1 else 0)
+            near = home * LANES + (1 if skip_self and lane == 0 and home * LANES + 1 < end else 0)
             packet.base[lane] = cost(tree, points, own + lane, near, t)
-            race_leaf(tree, packet, points, lane, own + lane, home, seen, skip, t, noise)
+    race_pilot(tree, packet, points, own, first, seen, home, asked, skip_self, t, noise)
     level = depth - 1
     while seen <= k and level >= 0:  # until every row has k, even without itself
         race_cells(tree, packet, points, own, level, end, asked, t, noise, guests)

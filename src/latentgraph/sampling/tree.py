@@ -58,7 +58,7 @@ def tree_top_k(population: Population, k: int, temperature: float, seed: int | N
             race_crews(
                 tree,
                 crews,
-                new_packet(tree.coords, k),
+                new_packet(tree, k),
                 begin,
                 end,
                 asked,
