@@ -7,6 +7,8 @@ every device, which is all that a multiplicative hash needs.
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -23,11 +25,31 @@ def exponential_noise(seed: int, rows: Tensor, columns: Tensor, dtype: torch.dty
     E = -log(1 - U) with U in the open interval (0, 1). Small E win the race, so U has its finest steps near zero:
     31 random bits in single, 62 in double precision.
     """
+    row_key, column_key = _keys(seed, rows, columns)
+    return _exponential(row_key[:, None], column_key[None], dtype)
+
+
+def exponential_noise_of_pairs(seed: int, rows: Tensor, columns: Tensor, dtype: torch.dtype) -> Tensor:
+    """The same E_ij for a list of pairs, a row number (m,) and a column number (m,) each: (m,)."""
+    row_key, column_key = _keys(seed, rows, columns)
+    return _exponential(row_key, column_key, dtype)
+
+
+def largest_gumbel(dtype: torch.dtype) -> float:
+    """No -log(E) is larger: E is at least half a step of U."""
+    return (63 if dtype == torch.float64 else 32) * math.log(2.0)
+
+
+def _keys(seed: int, rows: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
+    """Two random words of 32 bits for each row and for each column."""
     row_key = _mix64(rows * _GOLDEN + seed).view(torch.int32).view(-1, 2)
-    column_key = _mix64(columns * _GOLDEN + 1).view(torch.int32).view(-1, 2)
+    return row_key, _mix64(columns * _GOLDEN + 1).view(torch.int32).view(-1, 2)
+
+
+def _exponential(row_key: Tensor, column_key: Tensor, dtype: torch.dtype) -> Tensor:
     u = _keyed_bits(row_key, column_key).to(dtype)
     if dtype == torch.float64:
-        u += (_keyed_bits(row_key.flip(1), column_key.flip(1)).to(dtype) + 0.5) * 2.0**-31
+        u += (_keyed_bits(row_key.flip(-1), column_key.flip(-1)).to(dtype) + 0.5) * 2.0**-31
     else:
         u += 0.5
     u *= 2.0**-31
@@ -47,13 +69,13 @@ def _mix64(x: Tensor) -> Tensor:
 
 
 def _keyed_bits(row: Tensor, column: Tensor) -> Tensor:
-    """31 random bits for each pair: (r, 2), (c, 2) -> (r, c) int32, not negative.
+    """31 random bits for each pair of keys (..., 2), which are broadcast: int32, not negative.
 
     Both halves of both keys take part: among 100,000 columns some share a half, and their noise in every row.
     """
-    column_a, column_b = column.T.contiguous()
-    x = (column_a ^ row[:, :1]) * (row[:, 1:] | 1)
-    x += column_b
+    (row_a, row_b), (column_a, column_b) = row.unbind(-1), column.unbind(-1)
+    x = (column_a.contiguous() ^ row_a) * (row_b | 1)
+    x += column_b.contiguous()
     for shift, factor in zip((16, 15), _MULTIPLY_32, strict=True):
         x ^= _shift_right(x, shift, 32)
         x *= factor
