@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -91,25 +92,27 @@ class DiscreteDGM(_DGM):
         batch: Tensor | None = None,
         *,
         generator: torch.Generator | None = None,
+        guests: int = 0,
+        keys: Tensor | None = None,
     ) -> LatentGraph:
-        """Features (n, d), optional input graph and graph ids -> a sampled graph."""
+        """Features (n, d), optional input graph and graph ids -> a sampled graph.
+
+        The last `guests` rows are new ones: they choose among the others, and nobody chooses them. So a guest's graph
+        does not depend on the other guests; `keys` (guests,) name them to the noise, see `gumbel_top_k`.
+        """
         x_hat = self._embedding(x, edge_index)
+        if guests and batch is not None:
+            raise InputError("guests join one graph: leave out batch.")
+        residents = x_hat[: len(x_hat) - guests]
         if self.noise:
-            self._calibrate(x_hat, batch)
-            neighbors = gumbel_top_k(
-                x_hat,
-                self.k,
-                self.temperature.detach(),
-                geometry=self.geometry,
-                loop=self.loop,
-                batch=batch,
-                generator=generator,
-                backend=self.backend,
-            )
-        else:
-            neighbors = nearest(
-                x_hat, self.k, geometry=self.geometry, loop=self.loop, batch=batch, backend=self.backend
-            )
+            self._calibrate(residents, batch)
+        # Guests get a copy of the generator: drawing for them as well would change what the residents draw next.
+        copy = (generator or torch.default_generator).clone_state() if guests else None
+        neighbors = self._choose(residents, generator, loop=self.loop, batch=batch)
+        if guests:
+            keys = -1 - torch.arange(guests, device=x.device) if keys is None else keys
+            theirs = self._choose(x_hat[len(residents) :], copy, candidates=residents, keys=keys)
+            neighbors = torch.cat([neighbors, theirs])
         log_p = edge_log_p(x_hat, neighbors_to_edges(neighbors), self.temperature, self.geometry)
         if not self.noise:
             log_p = log_p.detach()  # what was not sampled has no likelihood to learn by
@@ -122,6 +125,23 @@ class DiscreteDGM(_DGM):
             batch=batch,
             loop=self.loop,
             sampled=self.noise,
+        )
+
+    def _choose(
+        self, x_hat: Tensor, generator: torch.Generator | None, *, keys: Tensor | None = None, **among: Any
+    ) -> Tensor:
+        """k neighbours for each row: sampled, or without noise the nearest."""
+        if not self.noise:
+            return nearest(x_hat, self.k, geometry=self.geometry, backend=self.backend, **among)
+        return gumbel_top_k(
+            x_hat,
+            self.k,
+            self.temperature.detach(),
+            geometry=self.geometry,
+            keys=keys,
+            generator=generator,
+            backend=self.backend,
+            **among,
         )
 
     @torch.no_grad()

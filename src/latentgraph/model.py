@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -87,8 +87,14 @@ class DGMNet(nn.Module):
         batch: Tensor | None = None,
         *,
         generator: torch.Generator | None = None,
+        guests: int = 0,
+        keys: Tensor | None = None,
     ) -> tuple[Tensor, list[LatentGraph]]:
-        """Features (n, d) -> output (n, c) and the graph of each graph module, in order."""
+        """Features (n, d) -> output (n, c) and the graph of each graph module, in order.
+
+        The last `guests` rows are new ones, known to the noise by `keys`: see `DiscreteDGM.forward`.
+        """
+        joining: dict[str, Any] = {"guests": guests, "keys": keys} if guests else {}
         x = self.pre(x)
         graph: Tensor | LatentGraph | None = edge_index
         graphs: list[LatentGraph] = []
@@ -98,7 +104,7 @@ class DGMNet(nn.Module):
                 seen = x.detach() if self.detach else x
                 if graphs and self.stack:
                     seen = torch.cat([seen, graphs[-1].x_hat], dim=1)
-                graphs.append(dgm(seen, graph, batch, generator=generator))
+                graphs.append(dgm(seen, graph, batch, generator=generator, **joining))
                 graph = graphs[-1]
             x = on_graph(diffusion, x, graph)
             features.append(x)
@@ -120,6 +126,7 @@ def consensus(
     samples: int = 8,
     link: Callable[[Tensor], Tensor] = softmax,
     generator: torch.Generator | None = None,
+    **joining: Any,
 ) -> tuple[Tensor, list[list[LatentGraph]]]:
     """Predict with several sampled graphs and average: the paper's consensus of 8.
 
@@ -128,6 +135,7 @@ def consensus(
     net : a `DGMNet` or anything called like one. It is put into evaluation mode for the call
     samples : how many graphs. A network in which nothing is sampled is called once
     link : from an output to what is averaged, default the softmax; `nn.Identity()` for regression
+    joining : `guests` and `keys` of `DGMNet.forward`
 
     Returns
     -------
@@ -140,7 +148,7 @@ def consensus(
     modes = [(module, module.training) for module in net.modules()]
     net.eval()
     try:
-        results = [net(x, edge_index, batch, generator=generator) for _ in range(samples)]
+        results = [net(x, edge_index, batch, generator=generator, **joining) for _ in range(samples)]
     finally:
         for module, mode in modes:  # one by one: parts may be frozen
             module.training = mode

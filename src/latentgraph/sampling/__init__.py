@@ -20,7 +20,7 @@ from latentgraph.sampling.population import Population, check_population, check_
 # What a backend is: a checked population, k, temperature, seed (None: no noise) -> node numbers (r, k), best first.
 Sampler = Callable[[Population, int, float, int | None], Tensor]
 
-BACKENDS = ("auto", "torch", "tree")
+BACKENDS = ("auto", "torch", "tree", "keops")
 TREE_PAYS = 128  # nodes from which "auto" prefers the tree
 
 
@@ -61,8 +61,10 @@ def gumbel_top_k(
     generator : one number is drawn from it as the seed. The same state gives the same sample for any number of
         threads, and rows sampled apart with `query` get what they would get together
     backend : "torch" goes through all pairs in blocks, on any device. "tree" runs the race on a kd-tree, on the CPU, in
-        less than quadratic time. "auto" takes the tree for 128 nodes or more on the CPU if numba is installed. Each
-        gives its own sample for a generator, from the same law
+        less than quadratic time. "keops" finds near points with KeOps and samples the others by thinning, without
+        holding pairs, also on a GPU; it needs pykeops and a C++ compiler. "auto" takes the tree for 128 nodes or more
+        on the CPU if numba is installed, and torch otherwise. Each gives its own sample for a generator, from the same
+        law
 
     Returns
     -------
@@ -115,6 +117,14 @@ def _choose(backend: str, population: Population, temperature: float) -> Sampler
     x_hat, points = population.x_hat, population.points
     if backend == "torch" or (backend == "auto" and (x_hat.device.type != "cpu" or len(points) < TREE_PAYS)):
         return blocked_top_k
+    if backend == "keops":
+        try:
+            from latentgraph.sampling.lazy import keops_top_k
+        except ImportError:
+            raise InputError(
+                'backend="keops" needs pykeops. Install it with: pip install "latentgraph[keops]"'
+            ) from None
+        return keops_top_k
     try:
         from latentgraph.sampling.tree import supports, tree_top_k
     except ImportError:
