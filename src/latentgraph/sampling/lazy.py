@@ -65,7 +65,7 @@ def keops_top_k(population: Population, k: int, temperature: float, seed: int | 
         _, graphs, sizes = torch.unique_consecutive(batch, return_inverse=True, return_counts=True)
         graph = graphs.index_select(0, rows)
     near = max(NEAR, 1 << (2 * k - 1).bit_length())  # a power of two: KeOps compiles for every number anew
-    if near > MOST_NEAR or int(sizes.max()) <= near or not points.shape[1]:  # nothing to gain
+    if near > MOST_NEAR or int(sizes.max()) <= near or not points.shape[1] or not len(rows):  # nothing to gain
         return blocked_top_k(population, k, temperature, seed)
 
     space = _Space(population, temperature)
