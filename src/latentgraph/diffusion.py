@@ -1,8 +1,9 @@
 r"""Convolutions g that work on any graph: an edge list, a sampled `LatentGraph`, or a continuous one.
 
 On edges they are PyG's convolutions. On a continuous graph the same weights act over all pairs, weighted by
-a_ij = sigmoid(t (T - dist^2)), without the (n, n) matrix: `adjacency_product` goes through it block by block and
-computes each block again in the backward pass.
+a_ij = sigmoid(t (T - dist^2)), without the (n, n) matrix: block by block, and each block again in the backward pass.
+In flat space the backward pass is written out (`continuous`, `attention`, `messages`); elsewhere autograd goes through
+each block (`blocks.recomputed`).
 """
 
 from __future__ import annotations
@@ -15,10 +16,14 @@ from torch_geometric.nn import EdgeConv as PyGEdgeConv
 from torch_geometric.nn import GATConv, GCNConv
 
 from latentgraph import blocks
+from latentgraph.attention import flat_attention
 from latentgraph.blocks import Block, all_rows, other_graph, recomputed
+from latentgraph.continuous import flat_product, is_flat
 from latentgraph.errors import InputError
+from latentgraph.gather import sum_over_neighbors
 from latentgraph.graph import LatentGraph
-from latentgraph.probability import adjacency_block
+from latentgraph.messages import flat_message_sum, strongest
+from latentgraph.probability import adjacency_block, edge_log_p
 
 Graph = Tensor | LatentGraph
 Aggregation = Literal["sum", "mean", "max"]
@@ -36,9 +41,11 @@ def adjacency_product(graph: LatentGraph, x: Tensor, *, dense: bool | None = Non
         assert graph.adj is not None
         return graph.adj @ x
     geometry, batch = graph.geometry, graph.batch
+    if is_flat(geometry, graph.x_hat, graph.temperature, batch):
+        return flat_product(graph.x_hat, graph.temperature, _threshold(graph), x, batch)
 
     def rows_of(block: Block, x_hat: Tensor, t: Tensor, threshold: Tensor, x: Tensor) -> Tensor:
-        return adjacency_block(block, x_hat, t, threshold, geometry, batch) @ x[block.start : block.stop]
+        return adjacency_block(block, x_hat, t, threshold, geometry, batch) @ x[block.columns]
 
     return recomputed(rows_of, all_rows(batch, len(x)), graph.x_hat, graph.temperature, _threshold(graph), x)
 
@@ -51,8 +58,7 @@ def row_normalised(graph: LatentGraph, x: Tensor, *, dense: bool | None = None) 
 
 def symmetric_normalised(graph: LatentGraph, x: Tensor, *, dense: bool | None = None) -> Tensor:
     """D^-1/2 A D^-1/2 x, the diffusion of the graph convolutional network. A contains its own self-loops a_ii."""
-    degree = adjacency_product(graph, x.new_ones(len(x), 1), dense=dense)
-    scale = _positive(degree).rsqrt()
+    scale = _positive(_degree(graph, dense=dense)).rsqrt()
     return scale * adjacency_product(graph, scale * x, dense=dense)
 
 
@@ -67,7 +73,8 @@ class GCN(nn.Module):
         if isinstance(graph, LatentGraph) and graph.neighbors is not None and not graph.loop:
             # k neighbours and itself: all degrees are k + 1, and the normalised sum is a plain mean.
             h = self.conv.lin(x)
-            return (h + _sum_over_neighbors(graph.neighbors, h)) / (graph.neighbors.shape[1] + 1) + self.conv.bias
+            total = h + sum_over_neighbors(graph.neighbors, h, graph.chosen_by)
+            return total / (graph.neighbors.shape[1] + 1) + self.conv.bias
         edge_index = _edges(graph)
         if edge_index is not None:
             return self.conv(x, edge_index)
@@ -87,7 +94,7 @@ class RowNormalised(nn.Module):
     def forward(self, x: Tensor, graph: Graph) -> Tensor:
         h = self.linear(x)
         if isinstance(graph, LatentGraph) and graph.neighbors is not None:
-            return _sum_over_neighbors(graph.neighbors, h) / graph.neighbors.shape[1]
+            return sum_over_neighbors(graph.neighbors, h, graph.chosen_by) / graph.neighbors.shape[1]
         edge_index = _edges(graph)
         if edge_index is None:
             return row_normalised(_continuous(graph), h)
@@ -111,31 +118,26 @@ class GAT(nn.Module):
         edge_index = _edges(graph)
         if edge_index is not None:
             return self.conv(x, edge_index)
-        latent = _continuous(graph)
-        geometry, batch, slope = latent.geometry, latent.batch, self.conv.negative_slope
-
-        def rows_of(
-            block: Block, x_hat: Tensor, t: Tensor, threshold: Tensor, h: Tensor, att_dst: Tensor, att_src: Tensor
-        ) -> Tensor:
-            here, there = slice(block.row_start, block.row_stop), slice(block.start, block.stop)
-            to, of = (h[here] * att_dst).sum(-1), (h[there] * att_src).sum(-1)
-            score = nn.functional.leaky_relu(to[:, None] + of[None], slope)  # (rows, columns, heads)
-            log_weight = adjacency_block(block, x_hat, t, threshold, geometry, batch, log=True)
-            attention = (log_weight[..., None] + score).softmax(1)
-            return torch.einsum("ijh,jhc->ihc", attention, h[there])
-
         h = self.conv.lin(x).view(len(x), self.conv.heads, -1)
-        out = recomputed(
-            rows_of,
-            all_rows(batch, len(x), _pairs(8 * self.conv.heads)),
-            latent.x_hat,
-            latent.temperature,
-            _threshold(latent),
-            h,
-            self.conv.att_dst,
-            self.conv.att_src,
-        )
+        u, v = (h * self.conv.att_dst).sum(-1), (h * self.conv.att_src).sum(-1)
+        out = _attention(_continuous(graph), h, u, v, self.conv.negative_slope)
         return (out.flatten(1) if self.conv.concat else out.mean(1)) + self.conv.bias
+
+
+def _attention(graph: LatentGraph, h: Tensor, u: Tensor, v: Tensor, slope: float) -> Tensor:
+    """Attention over all pairs: h (n, heads, c), the scores' parts u and v (n, heads) -> (n, heads, c)."""
+    geometry, batch = graph.geometry, graph.batch
+    x_hat, t, threshold = graph.x_hat, graph.temperature, _threshold(graph)
+    if is_flat(geometry, x_hat, t, batch):
+        return flat_attention(x_hat, t, threshold, h, u, v, slope, batch)
+
+    def rows_of(block: Block, x_hat: Tensor, t: Tensor, threshold: Tensor, h: Tensor, u: Tensor, v: Tensor) -> Tensor:
+        score = nn.functional.leaky_relu(u[block.rows, None] + v[None, block.columns], slope)  # (rows, columns, heads)
+        log_weight = adjacency_block(block, x_hat, t, threshold, geometry, batch, log=True)
+        attention = (log_weight[..., None] + score).softmax(1)
+        return torch.einsum("ijh,jhc->ihc", attention, h[block.columns])
+
+    return recomputed(rows_of, all_rows(batch, len(h), _pairs(2 * h.shape[1])), x_hat, t, threshold, h, u, v)
 
 
 class EdgeConv(nn.Module):
@@ -155,7 +157,7 @@ class EdgeConv(nn.Module):
         super().__init__()
         if aggr not in ("sum", "mean", "max"):
             raise InputError(f"aggr={aggr!r} is not known; choose 'sum', 'mean' or 'max'.")
-        # Numbers that a pair carries on a continuous graph; see _all_messages for the default message.
+        # Numbers that a pair carries on a continuous graph.
         self.width = out_features if message is None else max(2 * in_features, out_features)
         self.aggr = aggr
         self.conv = PyGEdgeConv(nn.Identity(), aggr=aggr)
@@ -168,15 +170,46 @@ class EdgeConv(nn.Module):
         return self.conv.nn
 
     def forward(self, x: Tensor, graph: Graph) -> Tensor:
+        if isinstance(graph, LatentGraph) and graph.neighbors is not None:
+            return self._over_neighbors(x, graph.neighbors)
         edge_index = _edges(graph)
         if edge_index is not None:
             return self.conv(x, edge_index)
         latent = _continuous(graph)
-        geometry, batch = latent.geometry, latent.batch
+        linear = _linear_before_relu(self.message)
+        if linear is not None:
+            p, q = _linear_parts(linear, x, x)
+            if self.aggr == "max":
+                return _largest_message(latent, p, q)
+            x_hat, t, batch = latent.x_hat, latent.temperature, latent.batch
+            if is_flat(latent.geometry, x_hat, t, batch):
+                total = flat_message_sum(x_hat, t, _threshold(latent), p, q, batch)
+                return total if self.aggr == "sum" else total / _positive(_degree(latent, dense=False))
+        return self._of_any_message(latent, x)
+
+    def _over_neighbors(self, x: Tensor, neighbors: Tensor) -> Tensor:
+        """On a sampled graph: all have k neighbours, so their messages are a cube (n, k, out)."""
+
+        def theirs(h: Tensor) -> Tensor:
+            return h.index_select(0, neighbors.reshape(-1)).unflatten(0, neighbors.shape)
+
+        first, rest = _first_linear(self.message)
+        if first is None:
+            pairs = torch.cat(torch.broadcast_tensors(x[:, None], theirs(x) - x[:, None]), dim=-1)
+        else:
+            p, q = _linear_parts(first, x, x)
+            pairs = p[:, None] + theirs(q)
+        message = rest(pairs.flatten(0, 1)).unflatten(0, neighbors.shape)
+        if self.aggr == "max":
+            return message.max(1).values
+        return message.sum(1) if self.aggr == "sum" else message.mean(1)
+
+    def _of_any_message(self, graph: LatentGraph, x: Tensor) -> Tensor:
+        geometry, batch = graph.geometry, graph.batch
 
         def rows_of(block: Block, x_hat: Tensor, t: Tensor, threshold: Tensor, x: Tensor) -> Tensor:
             weight = adjacency_block(block, x_hat, t, threshold, geometry, batch)
-            message = self._all_messages(x[block.row_start : block.row_stop], x[block.start : block.stop])
+            message = self._all_messages(x[block.rows], x[block.columns])
             if self.aggr == "max":
                 weighted = weight[..., None] * message
                 foreign = other_graph(batch, torch.arange(block.row_start, block.row_stop, device=x.device), block)
@@ -189,35 +222,60 @@ class EdgeConv(nn.Module):
         return recomputed(
             rows_of,
             all_rows(batch, len(x), _pairs(self.width)),
-            latent.x_hat,
-            latent.temperature,
-            _threshold(latent),
+            graph.x_hat,
+            graph.temperature,
+            _threshold(graph),
             x,
             parameters=self.message.parameters(),
         )
 
     def _all_messages(self, x_i: Tensor, x_j: Tensor) -> Tensor:
-        """h(x_i, x_j - x_i) for all pairs of rows (r, d) and (c, d): (r, c, out).
-
-        Where h begins with a linear layer, W [x_i | x_j - x_i] = (W_1 - W_2) x_i + W_2 x_j is a sum of two terms that
-        need one product for each node instead of one for each pair.
-        """
-        message = self.message
-        if isinstance(message, nn.Sequential) and isinstance(first := message[0], nn.Linear):
-            w_1, w_2 = first.weight.chunk(2, dim=1)
-            to_i = nn.functional.linear(x_i, w_1 - w_2, first.bias)
-            pairs = to_i[:, None] + nn.functional.linear(x_j, w_2)[None]
-            rest: nn.Module = message[1:]
-        else:
+        """h(x_i, x_j - x_i) for all pairs of rows (r, d) and (c, d): (r, c, out)."""
+        first, rest = _first_linear(self.message)
+        if first is None:
             pairs = torch.cat(torch.broadcast_tensors(x_i[:, None], x_j[None] - x_i[:, None]), dim=-1)
-            rest = message
+        else:
+            p, q = _linear_parts(first, x_i, x_j)
+            pairs = p[:, None] + q[None]
         # As rows, not as a cube: a normalisation inside h takes its statistics over the first of two dimensions.
         return rest(pairs.flatten(0, 1)).unflatten(0, (len(x_i), len(x_j)))
 
 
-def _sum_over_neighbors(neighbors: Tensor, h: Tensor) -> Tensor:
-    """(n, k) neighbours of each node, features (n, c) -> their sum (n, c). All have k: nothing need be scattered."""
-    return h.index_select(0, neighbors.reshape(-1)).view(*neighbors.shape, -1).sum(1)
+def _first_linear(message: nn.Module) -> tuple[nn.Linear | None, nn.Module]:
+    """The linear layer that a message begins with, and what follows it; None and the message if it does not."""
+    if isinstance(message, nn.Sequential) and isinstance(first := message[0], nn.Linear):
+        return first, message[1:]
+    return None, message
+
+
+def _linear_parts(linear: nn.Linear, x_i: Tensor, x_j: Tensor) -> tuple[Tensor, Tensor]:
+    """p and q with W [x_i | x_j - x_i] + b = p_i + q_j: one product for each node instead of one for each pair."""
+    w_1, w_2 = linear.weight.chunk(2, dim=1)
+    return nn.functional.linear(x_i, w_1 - w_2, linear.bias), nn.functional.linear(x_j, w_2)
+
+
+def _linear_before_relu(message: nn.Module) -> nn.Linear | None:
+    """The layer L of a message ReLU(L(...)); None if the message is something else."""
+    if isinstance(message, nn.Sequential) and len(message) == 2 and isinstance(message[1], nn.ReLU):
+        first = message[0]
+        return first if isinstance(first, nn.Linear) else None
+    return None
+
+
+def _largest_message(graph: LatentGraph, p: Tensor, q: Tensor) -> Tensor:
+    """max_j a_ij ReLU(p_ic + q_jc), (n, c): search without gradients, then compute again the pairs that won."""
+    geometry, batch, x_hat, t, threshold = (
+        graph.geometry,
+        graph.batch,
+        graph.x_hat,
+        graph.temperature,
+        _threshold(graph),
+    )
+    winner = strongest(lambda block: adjacency_block(block, x_hat, t, threshold, geometry, batch), p, q, batch)
+    nodes = torch.arange(len(p), device=p.device).repeat_interleave(p.shape[1])
+    edges = torch.stack([winner.flatten(), nodes])
+    log_p = edge_log_p(x_hat, edges, t, geometry).view_as(p)  # -t dist^2
+    return (t * threshold + log_p).sigmoid() * (p + q.gather(0, winner)).relu()
 
 
 def _edges(graph: Graph) -> Tensor | None:
@@ -234,6 +292,11 @@ def _threshold(graph: LatentGraph) -> Tensor:
     return graph.threshold
 
 
+def _degree(graph: LatentGraph, *, dense: bool | None) -> Tensor:
+    """(n, 1) sums of the rows of A."""
+    return adjacency_product(graph, torch.ones_like(graph.x_hat[:, :1]), dense=dense)
+
+
 def _positive(x: Tensor) -> Tensor:
     """Keep a divisor away from zero: with T < 0 all weights of a row may underflow.
 
@@ -243,5 +306,5 @@ def _positive(x: Tensor) -> Tensor:
 
 
 def _pairs(width: int) -> int:
-    """Pairs in a block where each pair carries `width` numbers instead of one: 32 MB in single precision."""
-    return max(1, 8 * blocks.BLOCK // width)
+    """Pairs in a block where each pair carries `width` numbers instead of one: 8 MB in single precision."""
+    return max(1, 2 * blocks.BLOCK // width)

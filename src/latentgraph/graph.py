@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from latentgraph.errors import InputError
+from latentgraph.gather import choosers
 from latentgraph.geometry import Geometry
 from latentgraph.probability import logistic_adjacency
 
@@ -67,6 +68,12 @@ class LatentGraph:
     def edge_index(self) -> Tensor | None:
         """(2, e): source j above target i, sorted by target; e = n k. None for a continuous graph."""
         return None if self.neighbors is None else neighbors_to_edges(self.neighbors)
+
+    @cached_property
+    def chosen_by(self) -> tuple[Tensor, Tensor]:
+        """The edges of a discrete graph read backwards, see `gather.choosers`; several convolutions share it."""
+        assert self.neighbors is not None
+        return choosers(self.neighbors)
 
     @property
     def adj(self) -> Tensor | None:

@@ -57,7 +57,7 @@ def adjacency_block(
     log: bool = False,
 ) -> Tensor:
     """Rows and columns of a block of the logistic adjacency, or of its logarithm."""
-    sq_dist = geometry.sq_cdist(x_hat[block.row_start : block.row_stop], x_hat[block.start : block.stop])
+    sq_dist = geometry.sq_cdist(x_hat[block.rows], x_hat[block.columns])
     logit = temperature * (threshold - sq_dist)
     adjacency = torch.nn.functional.logsigmoid(logit) if log else logit.sigmoid()
     foreign = other_graph(batch, torch.arange(block.row_start, block.row_stop, device=x_hat.device), block)
@@ -93,7 +93,7 @@ def plackett_luce(
 
     def rows_of(block: Block, x_hat: Tensor, temperature: Tensor) -> Tensor:
         rows = torch.arange(block.row_start, block.row_stop, device=x_hat.device)
-        log_w = -temperature * geometry.sq_cdist(x_hat.index_select(0, rows), x_hat[block.start : block.stop])
+        log_w = -temperature * geometry.sq_cdist(x_hat.index_select(0, rows), x_hat[block.columns])
         chosen = neighbors.index_select(0, rows) - block.start
         log_chosen = log_w.gather(1, chosen)
         gone = torch.zeros_like(log_w, dtype=torch.bool).scatter_(1, chosen, True)
