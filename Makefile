@@ -24,8 +24,9 @@ docs: $(READY)  ## build the documentation in docs/_build/html; a warning is an 
 	$(BIN)/sphinx-build -W --keep-going -q -b doctest docs docs/_build/doctest
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
 
-bench: $(READY)
-	$(BIN)/latentgraph bench
+bench: $(READY)  ## measure everything (25 minutes; leave the machine alone) and renew the tables of docs/speed.md
+	$(BIN)/latentgraph bench --out results
+	$(BIN)/python -m latentgraph.bench.docs results docs/speed.md
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

@@ -293,8 +293,17 @@ def _threshold(graph: LatentGraph) -> Tensor:
 
 
 def _degree(graph: LatentGraph, *, dense: bool | None) -> Tensor:
-    """(n, 1) sums of the rows of A."""
-    return adjacency_product(graph, torch.ones_like(graph.x_hat[:, :1]), dense=dense)
+    """(n, 1) sums of the rows of A. Kept with the graph, for several convolutions share them.
+
+    What is computed without gradients is not kept: it would lose them.
+    """
+    kept: Tensor | None = vars(graph).get("_degree")
+    if kept is not None and torch.is_grad_enabled():
+        return kept
+    degree = adjacency_product(graph, torch.ones_like(graph.x_hat[:, :1]), dense=dense)
+    if torch.is_grad_enabled():
+        vars(graph)["_degree"] = degree
+    return degree
 
 
 def _positive(x: Tensor) -> Tensor:

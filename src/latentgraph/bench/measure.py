@@ -8,12 +8,18 @@ import platform
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
 import psutil
+import torch
+from threadpoolctl import threadpool_limits
+
+STATUS = Path("/proc/self/status")
+RESET_PEAK = Path("/proc/self/clear_refs"), "5"  # what to write where, on Linux
 
 
 @dataclass(frozen=True)
@@ -22,24 +28,47 @@ class Measurement:
 
     seconds: float
     megabytes: float
+    repeats: int
 
 
 def side_by_side(
-    candidates: Mapping[str, Callable[[], object]], repeats: int = 5, *, warm: bool = True
+    candidates: Mapping[str, Callable[[], object]], repeats: int = 5, budget: float = 1.0
 ) -> dict[str, Measurement]:
-    """Run every candidate in turn, `repeats` times over, after one turn that is not counted (unless not `warm`)."""
+    """Call every candidate in turn, again and again; one that has used up `budget` seconds sits out.
+
+    What compiles at its first call must have been called before.
+    """
     seconds: dict[str, list[float]] = {name: [] for name in candidates}
     megabytes: dict[str, list[float]] = {name: [] for name in candidates}
-    for turn in range(0 if warm else 1, repeats + 1):
-        for name, call in candidates.items():
-            with _PeakMemory() as peak:
-                start = time.perf_counter()
-                call()
-                elapsed = time.perf_counter() - start
-            if turn:
+    with _settled_garbage():
+        for _ in range(repeats):
+            for name, call in candidates.items():
+                if sum(seconds[name]) >= budget:
+                    continue
+                with PeakMemory() as peak:
+                    start = time.perf_counter()
+                    call()
+                    elapsed = time.perf_counter() - start
                 seconds[name].append(elapsed)
                 megabytes[name].append(peak.megabytes)
-    return {name: Measurement(median(seconds[name]), max(megabytes[name])) for name in candidates}
+    return {name: Measurement(median(seconds[name]), max(megabytes[name]), len(seconds[name])) for name in candidates}
+
+
+@contextmanager
+def using_threads(count: int) -> Iterator[None]:
+    """Let torch, OpenMP (faiss, KeOps) and BLAS use so many threads.
+
+    Libraries that take a number of their own (scipy, pynndescent) are given `torch.get_num_threads()` where they are
+    called. KeOps follows if it shares torch's OpenMP, which it does on Linux when torch is imported first; elsewhere it
+    keeps what OMP_NUM_THREADS said when it was loaded.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        with threadpool_limits(count):
+            yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def machine() -> str:
@@ -55,6 +84,51 @@ def machine() -> str:
     return f"{model}, {psutil.cpu_count()} cores, {memory:.0f} GiB, {platform.system()}"
 
 
+class PeakMemory:
+    """How far the resident memory of this process grows inside a `with` block.
+
+    Linux keeps the peak itself. Elsewhere a thread looks once a millisecond, and sees nothing while another holds the
+    interpreter's lock.
+    """
+
+    def __enter__(self) -> PeakMemory:
+        _return_free_memory()
+        self._process = psutil.Process()
+        self._before = self._peak = self._process.memory_info().rss
+        self._done = threading.Event()
+        self._thread: threading.Thread | None = None
+        if not _reset_peak():
+            self._thread = threading.Thread(target=self._watch, daemon=True)
+            self._thread.start()
+        return self
+
+    def _watch(self) -> None:
+        while not self._done.wait(0.001):
+            self._peak = max(self._peak, self._process.memory_info().rss)
+
+    def __exit__(self, *exception: object) -> None:
+        if self._thread is None:
+            self._peak = _peak_of_the_system()
+        else:
+            self._done.set()
+            self._thread.join()
+
+    @property
+    def megabytes(self) -> float:
+        return max(self._peak - self._before, 0) / 2**20
+
+
+@contextmanager
+def _settled_garbage() -> Iterator[None]:
+    """What is there now need not be searched for garbage before every call: that takes longer than many a call."""
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+
+
 def _return_free_memory() -> None:
     """Give what the process has freed back to the system: what it takes again must be seen to grow."""
     gc.collect()
@@ -64,26 +138,16 @@ def _return_free_memory() -> None:
             trim(0)
 
 
-class _PeakMemory:
-    """Watches the resident memory of this process from a thread, once a millisecond."""
+def _reset_peak() -> bool:
+    """Let the system forget the peak so far; False where it keeps none."""
+    path, word = RESET_PEAK
+    try:
+        path.write_text(word)
+    except OSError:
+        return False
+    return True
 
-    def __enter__(self) -> _PeakMemory:
-        _return_free_memory()
-        self._process = psutil.Process()
-        self._before = self._peak = self._process.memory_info().rss
-        self._done = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-        self._thread.start()
-        return self
 
-    def _watch(self) -> None:
-        while not self._done.wait(0.001):
-            self._peak = max(self._peak, self._process.memory_info().rss)
-
-    def __exit__(self, *exception: object) -> None:
-        self._done.set()
-        self._thread.join()
-
-    @property
-    def megabytes(self) -> float:
-        return (self._peak - self._before) / 2**20
+def _peak_of_the_system() -> int:
+    line = next(line for line in STATUS.read_text().splitlines() if line.startswith("VmHWM:"))
+    return int(line.split()[1]) * 1024

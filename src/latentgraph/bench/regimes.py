@@ -9,14 +9,15 @@ from torch import Tensor
 
 from latentgraph.errors import InputError
 
-NAMES = ("gaussian", "clustered", "flat", "duplicates", "low dimension")
+NAMES = ("gaussian", "clustered", "flat", "untrained", "duplicates", "low dimension")
 
 
 def points(name: str, n: int, d: int, seed: int = 0) -> tuple[Tensor, float]:
     """(n, d) points and a temperature.
 
     gaussian: nothing special. clustered: seven tight clusters. flat: so low a temperature that all neighbours are about
-    equally probable. duplicates: every point 100 times. low dimension: a curved sheet of dimension 3 in d dimensions.
+    equally probable. untrained: t = 1, where neither the distance nor the noise decides alone. duplicates: every point
+    100 times. low dimension: a curved sheet of dimension 3 in d dimensions.
     """
     if name not in NAMES:
         raise InputError(f"there are no {name!r} points; there are: {', '.join(NAMES)}.")
@@ -30,4 +31,4 @@ def points(name: str, n: int, d: int, seed: int = 0) -> tuple[Tensor, float]:
     elif name == "low dimension":
         sheet = torch.randn(n, 3, generator=generator) @ torch.randn(3, d, generator=generator) / math.sqrt(3)
         x = sheet.tanh() + 0.01 * x
-    return x, math.exp(-5.0 if name == "flat" else 4.0)
+    return x, math.exp({"flat": -5.0, "untrained": 0.0}.get(name, 4.0))

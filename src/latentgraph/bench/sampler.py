@@ -2,90 +2,94 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+from typing import NamedTuple
 
 import torch
-from torch import Tensor
 
 from latentgraph.bench.measure import side_by_side
-from latentgraph.bench.regimes import points
+from latentgraph.bench.neighbours import OURS, dense_clouds, methods
+from latentgraph.bench.regimes import NAMES, points
+from latentgraph.bench.tables import Row, Table, in_words, megabytes, ratios
 from latentgraph.sampling import gumbel_top_k
 
-Row = dict[str, float | str]
-
-# regime, n, d, k, clouds
-CASES = [
-    ("gaussian", 1_000, 4, 5, 1),
-    ("gaussian", 10_000, 4, 5, 1),
-    ("gaussian", 10_000, 16, 5, 1),
-    ("clustered", 10_000, 16, 5, 1),
-    ("flat", 10_000, 4, 5, 1),
-    ("duplicates", 10_000, 4, 5, 1),
-    ("low dimension", 10_000, 16, 5, 1),
-    ("gaussian", 2_048, 16, 20, 32),
-    ("gaussian", 100_000, 4, 5, 1),
-    ("gaussian", 1_000_000, 4, 5, 1),
-]
-QUICK_CASES = [("gaussian", 500, 4, 5, 1), ("gaussian", 200, 16, 5, 4)]
-DENSE_LIMIT = 20_000  # nodes beyond which (n, n) matrices do not fit
-TORCH_LIMIT = 20_000  # nodes beyond which all pairs take too long
+LIBRARIES = ("faiss", "pykeops", "pynndescent")
+SIZES = (500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000)
+INDEX = ("points", "n", "d", "k")
 
 
-def dense(x_hat: Tensor, k: int, temperature: float) -> Tensor:
-    """All distances, all noise, one top-k over the (n, n) matrix: the way it is usually written."""
-    log_p = -temperature * torch.cdist(x_hat, x_hat) ** 2
-    noise = -torch.log(-torch.log(torch.rand_like(log_p)))
-    return (log_p + noise).topk(k, dim=1).indices
+class Case(NamedTuple):
+    regime: str
+    n: int
+    d: int
+    k: int
+    clouds: int
+    threads: int
 
 
-def dense_clouds(x_hat: Tensor, k: int, temperature: float, clouds: int) -> list[Tensor]:
-    """The dense formula, cloud by cloud."""
-    return [dense(cloud, k, temperature) for cloud in x_hat.chunk(clouds)]
+def cases(quick: bool, threads: Sequence[int]) -> list[Case]:
+    """Sizes for every number of threads, the other kinds of points for the first."""
+    if quick:
+        sizes = [("gaussian", 500, 4, 5, 1), ("gaussian", 200, 4, 5, 4)]
+        kinds = [("duplicates", 500, 4, 5, 1)]
+    else:
+        sizes = [("gaussian", n, d, 5, 1) for d in (4, 16) for n in SIZES]
+        sizes += [("gaussian", 1_000_000, 4, 5, 1), ("gaussian", 2_048, 16, 20, 32)]
+        kinds = [(name, 10_000, d, 5, 1) for d in (4, 16) for name in NAMES if name != "gaussian"]
+    return [
+        Case(*shape, count) for number, count in enumerate(threads) for shape in (sizes if number else sizes + kinds)
+    ]
 
 
-def scipy_neighbours(x_hat: Tensor, k: int) -> object:
-    """Deterministic nearest neighbours with scipy's kd-tree: no sampling at all."""
-    from scipy.spatial import cKDTree
-
-    points = x_hat.numpy()
-    return cKDTree(points).query(points, k + 1)
-
-
-def run(*, quick: bool = False, repeats: int = 3) -> list[Row]:
-    """One row for each case and method: seconds, memory, and how many times faster `gumbel_top_k` is."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        gumbel_top_k(torch.randn(200, 4), 5, 1.0)  # compile
-        cases = QUICK_CASES if quick else CASES
-        return [row for case in cases for row in _measure(*case, repeats=1 if quick else repeats)]
-    finally:
-        torch.set_num_threads(threads)
-
-
-def _measure(regime: str, n: int, d: int, k: int, clouds: int, *, repeats: int) -> list[Row]:
+def measure(case: Case) -> list[Row]:
+    regime, n, d, k, clouds, threads = case
     x_hat, t = points(regime, n * clouds, d)
-    batch = None if clouds == 1 else torch.arange(clouds).repeat_interleave(n)
-    candidates: dict[str, Callable[[], object]] = {"gumbel_top_k": partial(gumbel_top_k, x_hat, k, t, batch=batch)}
-    if n <= TORCH_LIMIT:
-        candidates["gumbel_top_k, torch backend"] = partial(gumbel_top_k, x_hat, k, t, batch=batch, backend="torch")
-    if n <= DENSE_LIMIT:
-        candidates["dense formula"] = partial(dense_clouds, x_hat, k, t, clouds)
-    if clouds == 1 and regime != "duplicates":  # scipy's tree takes minutes on many equal points
-        candidates["scipy cKDTree, no noise"] = partial(scipy_neighbours, x_hat, k)
-    measured = side_by_side(candidates, repeats=1 if n >= 100_000 else repeats, warm=n < 100_000)
-    ours = measured["gumbel_top_k"]
+    candidates: dict[str, Callable[[], object]]
+    if clouds > 1:
+        batch = torch.arange(clouds).repeat_interleave(n)
+        candidates = {
+            OURS: partial(gumbel_top_k, x_hat, k, t, batch=batch),
+            "torch backend": partial(gumbel_top_k, x_hat, k, t, batch=batch, backend="torch"),
+            "dense formula": partial(dense_clouds, x_hat, k, t, clouds),
+        }
+    else:
+        candidates = {name: partial(methods()[name].sample, x_hat, k, t) for name in _asked(regime, n, d)}
+        for name in candidates:
+            _compile(name, d, k)
     return [
         {
-            "regime": regime,
-            "n": f"{clouds} x {n}" if clouds > 1 else str(n),
-            "d": str(d),
-            "k": str(k),
+            "points": regime,
+            "n": f"{clouds} x {n}" if clouds > 1 else n,
+            "d": d,
+            "k": k,
+            "threads": threads,
             "method": name,
             "seconds": value.seconds,
             "megabytes": value.megabytes,
-            "ours is faster by": value.seconds / ours.seconds,
+            "repeats": value.repeats,
         }
-        for name, value in measured.items()
+        for name, value in side_by_side(candidates).items()
     ]
+
+
+def tables(rows: Sequence[Row]) -> list[Table]:
+    found = []
+    for count in dict.fromkeys(row["threads"] for row in rows):
+        here = [row for row in rows if row["threads"] == count]
+        found.append(ratios(f"Time, {in_words(count)}", here, INDEX, OURS))
+    return [*found, megabytes(f"Memory, {in_words(count)}", here, INDEX)]
+
+
+def _asked(regime: str, n: int, d: int) -> list[str]:
+    """The methods that can do it."""
+    can = [
+        name for name, method in methods().items() if method.least <= n <= (method.most if d <= 4 else method.most_wide)
+    ]
+    return [name for name in can if not (regime == "duplicates" and name.startswith("scipy"))]  # it takes minutes
+
+
+@cache
+def _compile(name: str, d: int, k: int) -> None:
+    """Some methods compile at their first call, KeOps for every d and k."""
+    methods()[name].sample(torch.randn(200, d), k, 1.0)

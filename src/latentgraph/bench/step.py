@@ -1,0 +1,128 @@
+"""`latentgraph bench step`: a whole training step of a dDGM network, and which part of it takes how long."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from latentgraph.bench.measure import side_by_side
+from latentgraph.bench.neighbours import dense
+from latentgraph.bench.tables import Row, Table, in_words, megabytes, number, ratios
+from latentgraph.graph import LatentGraph
+from latentgraph.layers import DiscreteDGM
+from latentgraph.loss import MovingAverageBaseline, accuracy_reward, graph_loss
+from latentgraph.probability import edge_log_p
+from latentgraph.sampling import gumbel_top_k
+from latentgraph.stacks import gcn, mlp
+
+LIBRARIES = ()
+OURS, DENSE, PUBLISHED = "latentgraph", "dense sampler", "dense sampler, edge list"
+INDEX = ("n",)
+FEATURES, WIDTH, EMBEDDING, CLASSES, K = 16, 64, 4, 8, 5
+PARTS = ("embed", "sample", "log p", "convolutions", "losses", "backward", "optimiser")
+
+Sampler = Callable[[Tensor, int, float], Tensor]
+
+
+class Case(NamedTuple):
+    n: int
+    threads: int
+
+
+def cases(quick: bool, threads: Sequence[int]) -> list[Case]:
+    sizes = (300,) if quick else (1_000, 10_000, 100_000, 1_000_000)
+    return [Case(n, count) for count in threads for n in sizes]
+
+
+class Step:
+    """A network with f = MLP and three graph convolutions; a call makes one training step on n random nodes.
+
+    `seconds` adds up what each part has taken. With `edge_list` the convolutions are PyG's on an edge list, as
+    published, instead of ours on the k neighbours of each node.
+    """
+
+    def __init__(self, n: int, sample: Sampler = gumbel_top_k, *, edge_list: bool = False) -> None:
+        torch.manual_seed(0)
+        self.x, self.y = torch.randn(n, FEATURES), torch.randint(CLASSES, (n,))
+        self.sample, self.edge_list = sample, edge_list
+        self.dgm = DiscreteDGM(mlp([FEATURES, WIDTH, EMBEDDING]), K)
+        self.convolutions = gcn([FEATURES, WIDTH, WIDTH, WIDTH], activate_last=True)
+        self.head = nn.Linear(WIDTH, CLASSES)
+        self.baseline = MovingAverageBaseline(n)
+        self.optimiser = torch.optim.Adam(
+            [*self.dgm.parameters(), *self.convolutions.parameters(), *self.head.parameters()]
+        )
+        with torch.no_grad():
+            self.dgm(self.x)  # sets the temperature
+        self.seconds: dict[str, float] = defaultdict(float)
+
+    def __call__(self) -> None:
+        dgm = self.dgm
+        with self._part("embed"):
+            x_hat = dgm.geometry.project(dgm.embed(self.x))
+        with self._part("sample"):
+            neighbors = self.sample(x_hat.detach(), K, float(dgm.temperature.detach()))
+        with self._part("log p"):
+            graph = LatentGraph(x_hat, dgm.temperature, dgm.geometry, neighbors=neighbors)
+            assert graph.edge_index is not None
+            log_p = edge_log_p(x_hat, graph.edge_index, graph.temperature, graph.geometry)
+            graph = LatentGraph(x_hat, dgm.temperature, dgm.geometry, neighbors=neighbors, log_p=log_p)
+        with self._part("convolutions"):
+            out = self.head(self.convolutions(self.x, graph.edge_index if self.edge_list else graph))
+        with self._part("losses"):
+            delta = self.baseline(accuracy_reward(out, self.y))
+            loss = F.cross_entropy(out, self.y) + graph_loss(graph, delta, reduction="mean")
+        with self._part("backward"):
+            self.optimiser.zero_grad()
+            loss.backward()
+        with self._part("optimiser"):
+            self.optimiser.step()
+
+    @contextmanager
+    def _part(self, name: str) -> Iterator[None]:
+        start = time.perf_counter()
+        yield
+        self.seconds[name] += time.perf_counter() - start
+
+
+def measure(case: Case) -> list[Row]:
+    steps = {OURS: Step(case.n)}
+    if case.n <= 10_000:
+        steps |= {DENSE: Step(case.n, dense), PUBLISHED: Step(case.n, dense, edge_list=True)}
+    if case.n < 1_000_000:  # where seconds count, the first step's extra work does not
+        for step in steps.values():
+            step()
+            step.seconds.clear()
+    return [
+        {
+            "n": case.n,
+            "threads": case.threads,
+            "method": name,
+            "seconds": value.seconds,
+            "megabytes": value.megabytes,
+            "repeats": value.repeats,
+            **{part: steps[name].seconds[part] / sum(steps[name].seconds.values()) for part in PARTS},
+        }
+        for name, value in side_by_side(steps).items()
+    ]
+
+
+def tables(rows: Sequence[Row]) -> list[Table]:
+    found = []
+    for count in dict.fromkeys(row["threads"] for row in rows):
+        here = [row for row in rows if row["threads"] == count]
+        found.append(ratios(f"Time, {in_words(count)}", here, INDEX, OURS))
+    ours = [row for row in rows if row["method"] == OURS]
+    shares = [[f"{row['n']:,}", str(row["threads"]), *(number(100 * row[part]) for part in PARTS)] for row in ours]
+    return [
+        *found,
+        Table("Where our step spends its time, %", ["n", "threads", *PARTS], shares),
+        megabytes(f"Memory, {in_words(count)}", here, INDEX),
+    ]
