@@ -22,6 +22,8 @@ _HOME = {
     "SampleMeanBaseline": "loss",
     "DGMNet": "model",
     "consensus": "model",
+    "DGMClassifier": "estimators",
+    "DGMRegressor": "estimators",
     "InputError": "errors",
 }
 
@@ -29,6 +31,8 @@ __all__ = sorted(_HOME)  # type checkers read the imports below
 
 if TYPE_CHECKING:
     from latentgraph.errors import InputError as InputError
+    from latentgraph.estimators import DGMClassifier as DGMClassifier
+    from latentgraph.estimators import DGMRegressor as DGMRegressor
     from latentgraph.geometry import Euclidean as Euclidean
     from latentgraph.geometry import PoincareBall as PoincareBall
     from latentgraph.geometry import Product as Product

@@ -35,6 +35,7 @@ class NodeSet:
     edge_index : (2, e) input graph, or None
     batch : (n,) graph ids, or None
     node_id : (n,) the numbers under which `MovingAverageBaseline` knows the nodes; default 0 .. n-1
+    weight : (n,) how much each node counts in the loss, default the same
     """
 
     x: Tensor
@@ -43,9 +44,10 @@ class NodeSet:
     edge_index: Tensor | None = None
     batch: Tensor | None = None
     node_id: Tensor | None = None
+    weight: Tensor | None = None
 
     def __post_init__(self) -> None:
-        for name in ("y", "mask", "batch", "node_id"):
+        for name in ("y", "mask", "batch", "node_id", "weight"):
             value = getattr(self, name)
             if value is not None and len(value) != len(self.x):
                 raise InputError(
@@ -72,13 +74,13 @@ class Task:
 
     Attributes
     ----------
-    loss : (out, y) of the labelled nodes -> 0-d
+    loss : (out, y) of the labelled nodes -> 0-d; with a third argument, (m,) weights of these nodes, the weighted mean
     reward : (out, y) -> (m,) for each node, larger is better
     link : output -> what is averaged over sampled graphs
     score : (averaged output, y) -> 0-d, smaller is better; decides when to stop
     """
 
-    loss: Callable[[Tensor, Tensor], Tensor]
+    loss: Callable[..., Tensor]
     reward: Reward
     link: Callable[[Tensor], Tensor]
     score: Callable[[Tensor, Tensor], Tensor]
@@ -92,8 +94,11 @@ def mean_probability_nll(probability: Tensor, y: Tensor) -> Tensor:
 def classification(reward: Reward = accuracy_reward, *, class_weight: Tensor | None = None) -> Task:
     """Cross-entropy, the paper's reward, and early stopping on the likelihood of the mean probability."""
 
-    def loss(out: Tensor, y: Tensor) -> Tensor:
-        return F.cross_entropy(out, y, weight=None if class_weight is None else class_weight.to(out))
+    def loss(out: Tensor, y: Tensor, weight: Tensor | None = None) -> Tensor:
+        of_class = None if class_weight is None else class_weight.to(out)
+        if weight is None:
+            return F.cross_entropy(out, y, weight=of_class)
+        return _weighted_mean(F.cross_entropy(out, y, weight=of_class, reduction="none"), weight)
 
     return Task(loss, reward, softmax, mean_probability_nll)
 
@@ -102,10 +107,16 @@ def regression(reward: Reward | None = None) -> Task:
     """Mean squared error for outputs (n, c) and targets (n,) or (n, c)."""
     from latentgraph.loss import negative_loss_reward
 
-    def squared(out: Tensor, y: Tensor) -> Tensor:
-        return F.mse_loss(out, y.view_as(out))
+    def squared(out: Tensor, y: Tensor, weight: Tensor | None = None) -> Tensor:
+        if weight is None:
+            return F.mse_loss(out, y.view_as(out))
+        return _weighted_mean((out - y.view_as(out)).square().mean(1), weight)
 
     return Task(squared, reward or negative_loss_reward, nn.Identity(), squared)
+
+
+def _weighted_mean(loss: Tensor, weight: Tensor) -> Tensor:
+    return (loss * weight).sum() / weight.sum()
 
 
 @dataclass
@@ -144,6 +155,8 @@ def fit(
     baseline: nn.Module | None = None,
     graph_weight: float = 1.0,
     likelihood: Likelihood = "paper",
+    auxiliary: nn.Module | None = None,
+    auxiliary_weight: float = 1.0,
     samples: int = 1,
     steps: int = 500,
     lr: float = 1e-2,
@@ -169,6 +182,8 @@ def fit(
     task : default `classification()`
     baseline : `MovingAverageBaseline` or `SampleMeanBaseline`; None leaves the graph loss out
     graph_weight, likelihood : weight and kind of the graph loss, which is averaged over labelled nodes
+    auxiliary, auxiliary_weight : a head on the embedding of the first graph module (`nn.Linear(d_hat, classes)`),
+        whose task loss is added with this weight: f is taught directly, too. The head is trained along
     samples : sampled graphs in one step; at least 2 for `SampleMeanBaseline`
     optimizer, scheduler : default Adam with `lr` and `weight_decay`, and no schedule
     eval_every, eval_samples : steps between validations, graphs in their consensus
@@ -183,7 +198,8 @@ def fit(
     """
     task = task or classification()
     _check(train, validation, baseline, samples, steps, eval_every)
-    optimizer = optimizer or _adam(net, lr, weight_decay)
+    optimizer = optimizer or _adam(nn.ModuleList([net, auxiliary or nn.Identity()]), lr, weight_decay)
+    side = None if auxiliary is None else (auxiliary, auxiliary_weight)
     generator = torch.Generator().manual_seed(seed)
     history = History()
     best: dict[str, Any] | None = None
@@ -192,7 +208,9 @@ def fit(
         for step in range(1, steps + 1):
             net.train()
             nodes = _nodes_of_step(train, step, generator)
-            values, graphs = _step(net, nodes, task, baseline, graph_weight, likelihood, samples, optimizer, generator)
+            values, graphs = _step(
+                net, nodes, task, baseline, graph_weight, likelihood, side, samples, optimizer, generator
+            )
             if scheduler is not None:
                 scheduler.step()
             state = TrainState(net, step, values, graphs)
@@ -243,6 +261,7 @@ def _step(
     baseline: nn.Module | None,
     graph_weight: float,
     likelihood: Likelihood,
+    side: tuple[nn.Module, float] | None,
     samples: int,
     optimizer: torch.optim.Optimizer,
     generator: torch.Generator,
@@ -252,9 +271,15 @@ def _step(
     y = nodes.y.index_select(0, rows)
     results = [net(nodes.x, nodes.edge_index, nodes.batch, generator=generator) for _ in range(samples)]
     outs = [out.index_select(0, rows) for out, _ in results]
-    task_loss = torch.stack([task.loss(out, y) for out in outs]).mean()
+    known = (y,) if nodes.weight is None else (y, nodes.weight.index_select(0, rows))
+    task_loss = torch.stack([task.loss(out, *known) for out in outs]).mean()
     values = {"loss": float(task_loss.detach())}
     total = task_loss
+    if side is not None:
+        head, weight = side
+        told = torch.stack([task.loss(head(graphs[0].x_hat).index_select(0, rows), *known) for _, graphs in results])
+        total = total + weight * told.mean()
+        values["auxiliary_loss"] = float(told.mean().detach())
     if baseline is not None:
         reward = torch.stack([task.reward(out, y) for out in outs])
         graph_losses = [
