@@ -101,6 +101,12 @@ def test_saved_and_loaded(
         DGMRegressor.load(tmp_path / "model")
 
 
+def test_weights_of_classes_are_kept(wine: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:
+    weight = {0: 1.0, 1: 2.0, np.int64(2): 3.0}
+    DGMClassifier(**QUICK, class_weight=weight).fit(*wine).save(tmp_path)
+    assert DGMClassifier.load(tmp_path).class_weight == weight
+
+
 def test_regression_saved_and_loaded(tmp_path: Path) -> None:
     x, y = load_diabetes(return_X_y=True)
     partial = np.where(np.arange(len(y)) % 3 > 0, np.nan, y)

@@ -71,7 +71,7 @@ class Packet(NamedTuple):
 
 def new_packet(tree: Tree, k: int) -> Packet:
     coords, groups = tree.coords, max(64, 4 * k)
-    pilot = min(PILOT, 6 * k if tree.bunch > 1 else max(4, k))
+    pilot = min(PILOT, 8 * k if tree.bunch > 1 else max(4, k))
     return Packet(
         query=np.zeros(coords * LANES, np.float32),
         guide=np.zeros(coords * LANES, np.float32),
@@ -297,7 +297,7 @@ def pair_costs(tree: Tree, leaf: int, query: Array, t: float, costs: Array, at: 
         v.store(costs, out + 3 * LANES, total3 * F(t))
 
 
-@njit(**INLINE)
+@njit(**{**INLINE, "fastmath": {*JIT["fastmath"], "reassoc"}})
 def cost(tree: Tree, points: Array, own: int, place: int, t: float) -> float:
     """What a point costs a row, in double precision."""
     total = 0.0

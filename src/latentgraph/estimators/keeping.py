@@ -1,0 +1,85 @@
+"""A fitted estimator as a folder: numbers as safetensors, everything else as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from sklearn.preprocessing import StandardScaler
+
+from latentgraph import store
+from latentgraph.errors import InputError
+from latentgraph.graph import on_graph
+from latentgraph.training import History
+
+
+def save(model: Any, path: Path) -> None:
+    """Write a fitted estimator."""
+    tensors = {f"net.{name}": value for name, value in model.net_.state_dict().items()}
+    tensors |= {"population": model.population_, "mean": torch.as_tensor(model._mean_of_population)}
+    if model.edge_index_ is not None:
+        tensors["edge_index"] = model.edge_index_
+    if model.scaler_ is not None:
+        tensors |= {name: torch.as_tensor(getattr(model.scaler_, name)) for name in ("mean_", "scale_")}
+    edges = model.graph_.tocoo()
+    tensors |= {name: torch.as_tensor(getattr(edges, name)) for name in ("row", "col", "data")}
+    parameters = model.get_params(deep=False)
+    if not isinstance(model.random_state, int | None):
+        parameters["random_state"] = None  # what it gave is kept as the seed
+    if isinstance(parameters.get("class_weight"), Mapping):  # JSON has no numbers as keys
+        parameters["class_weight"] = [[_plain(key), float(value)] for key, value in model.class_weight.items()]
+    about = {
+        "kind": type(model).__name__,
+        "parameters": parameters,
+        "features": model.n_features_in_,
+        "feature_names": [str(name) for name in getattr(model, "feature_names_in_", [])],
+        "seed": model.seed_,
+        "k": model.k_,
+        "history": model.history_.rows,
+        "best_step": model.history_.best_step,
+        **model._about(),
+    }
+    store.save(path, {"model.safetensors": tensors, "model.json": about})
+
+
+def load(kind: type[Any], path: Path) -> Any:
+    """Read an estimator of this kind."""
+    parts = store.load(path)
+    about, tensors = parts.json("model.json"), parts.tensors("model.safetensors")
+    if about["kind"] != kind.__name__:
+        raise InputError(f"{path} holds a {about['kind']}; load it with latentgraph.{about['kind']}.load.")
+    parameters = about["parameters"]
+    if isinstance(parameters.get("class_weight"), list):
+        parameters["class_weight"] = {key: value for key, value in parameters["class_weight"]}
+    model = kind(**parameters)
+    model.n_features_in_, model.seed_, model.k_ = about["features"], about["seed"], about["k"]
+    if about["feature_names"]:
+        model.feature_names_in_ = np.array(about["feature_names"], dtype=object)
+    model.population_, model.edge_index_ = tensors["population"], tensors.get("edge_index")
+    model._mean_of_population = tensors["mean"].numpy()
+    model.scaler_ = None
+    if model.standardize:
+        model.scaler_ = StandardScaler()
+        model.scaler_.mean_, model.scaler_.scale_ = tensors["mean_"].numpy(), tensors["scale_"].numpy()
+        model.scaler_.n_features_in_ = model.n_features_in_
+    model.net_, _ = model._network(model.n_features_in_, model._mean_of_population.shape[1])
+    model.net_.double().eval()
+    model.net_.load_state_dict({n[4:]: value for n, value in tensors.items() if n.startswith("net.")})
+    model.history_ = History(about["history"], about["best_step"])
+    model.n_iter_ = len(about["history"])
+    entries = tensors["data"].numpy(), (tensors["row"].numpy(), tensors["col"].numpy())
+    model.graph_ = sp.csr_array(entries, shape=(len(model.population_), len(model.population_)))
+    dgm = model._dgm
+    with torch.no_grad():
+        model.embedding_ = dgm.geometry.project(on_graph(dgm.embed, model.population_, model.edge_index_)).numpy()
+    model._restore(about)
+    return model
+
+
+def _plain(value: Any) -> Any:
+    """A number of numpy as one of Python."""
+    return value.item() if isinstance(value, np.generic) else value
