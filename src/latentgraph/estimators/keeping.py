@@ -54,7 +54,7 @@ def load(kind: type[Any], path: Path) -> Any:
         raise InputError(f"{path} holds a {about['kind']}; load it with latentgraph.{about['kind']}.load.")
     parameters = about["parameters"]
     if isinstance(parameters.get("class_weight"), list):
-        parameters["class_weight"] = {key: value for key, value in parameters["class_weight"]}
+        parameters["class_weight"] = dict(parameters["class_weight"])
     model = kind(**parameters)
     model.n_features_in_, model.seed_, model.k_ = about["features"], about["seed"], about["k"]
     if about["feature_names"]:
