@@ -168,6 +168,9 @@ def all_cases() -> Iterator[Case]:
                 name = f"{space}-{regime}-{str(dtype)[6:]}-{k}"
                 yield Case(name, x, k, temperature, geometry, loop=number % 5 == 0)
                 number += 1
+    for regime in ("gaussian", "flat", "between", "clustered", "thin"):  # more points than the pilot sees
+        points, temperature = REGIMES[regime]
+        yield Case(f"dim-14-{regime}", points(1400, 14), 5, temperature / 4, Euclidean(), loop=False)
     for k in (1, 5, 20, 100):
         for offset in (1e3, 1e6):
             x = offset + gaussian(300, 3, seed=k, dtype=torch.float64)
