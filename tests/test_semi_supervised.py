@@ -16,12 +16,12 @@ RANDOM = np.random.default_rng(0)
 
 
 @pytest.mark.parametrize("shuffle", [False, True])
-@pytest.mark.parametrize("kind", ["classes", "numbers", "few distinct numbers"])
+@pytest.mark.parametrize("kind", ["classes", "numbers", "whole numbers"])
 def test_folds(shuffle: bool, kind: str) -> None:
     y = {
         "classes": RANDOM.integers(-1, 3, 80),
         "numbers": np.where(RANDOM.random(80) < 0.5, np.nan, RANDOM.normal(size=80)),
-        "few distinct numbers": np.where(RANDOM.random(80) < 0.5, np.nan, RANDOM.integers(0, 2, 80)),
+        "whole numbers": np.where(RANDOM.random(80) < 0.5, np.nan, np.arange(80.0)),
     }[kind]
     known = ~np.isnan(y) if y.dtype.kind == "f" else y >= 0
     folds = list(LabelledKFold(4, shuffle=shuffle, random_state=0 if shuffle else None).split(np.zeros((80, 2)), y))

@@ -12,6 +12,7 @@ from jsonargparse import ArgumentParser, Namespace
 
 from latentgraph import __version__
 from latentgraph.errors import InputError
+from latentgraph.runs.options import OPTIONS
 
 EXPERIMENTS = {"tadpole": "diagnosis of 564 patients, 10 folds, discrete and continuous graphs, simple baselines"}
 
@@ -57,6 +58,41 @@ def _parser() -> ArgumentParser:
     demo.add_argument("--json", action="store_true", help="print the summary as JSON")
     commands.add_subcommand("demo", demo, help="the main job on an embedded data set")
 
+    fit = ArgumentParser(description="Train on a table: csv, tsv (also .gz) or parquet, mixed types, missing values.")
+    fit.add_argument("table", type=Path, help="the table")
+    fit.add_argument("--target", type=str, required=True, help="column to predict; rows without a value are unlabelled")
+    fit.add_argument("--id", type=str | None, default=None, help="column that names the rows")
+    fit.add_argument(
+        "--out", type=Path, default=Path("run"), help="folder for the model and the results (default: run)"
+    )
+    fit.add_argument(
+        "--task", type=str | None, default=None, help="classification or regression (default: by the target)"
+    )
+    fit.add_argument("--scale", type=str, default="standard", help="of numbers: standard, robust, quantile or none")
+    fit.add_argument("--drop", type=list[str], default=[], help="columns not to use, as a list: [a, b]")
+    fit.add_argument("--test_fraction", type=float, default=0.2, help="part of the labelled rows to test on; 0: none")
+    fit.add_argument("--folds", type=int, default=0, help="cross-validate with so many folds instead")
+    fit.add_argument("--seed", type=int, default=0, help="of the splits, the network and the sampling")
+    fit.add_argument("--config", action="config", help="file with options, as --print_config writes it")
+    fit.add_argument("--json", action="store_true", help="print the summary as JSON")
+    for option in OPTIONS:
+        fit.add_argument(f"--{option.name}", type=type(option.default), default=option.default, help=option.help)
+    commands.add_subcommand("fit", fit, help="train on a table")
+
+    predict = ArgumentParser(description="Predict the rows of another table with a model that `fit` has kept.")
+    predict.add_argument("run", type=Path, help="folder that fit wrote")
+    predict.add_argument("table", type=Path, help="the table; its columns are checked")
+    predict.add_argument("--out", type=Path, default=Path("predictions.csv"), help="default: predictions.csv")
+    predict.add_argument("--neighbours", type=int, default=3, help="most probable training rows to name for each row")
+    predict.add_argument("--json", action="store_true", help="print the summary as JSON")
+    commands.add_subcommand("predict", predict, help="predict the rows of another table")
+
+    export = ArgumentParser(description="Write the learned graph for other programs.")
+    export.add_argument("run", type=Path, help="folder that fit wrote")
+    export.add_argument("--format", type=str, default="graphml", help="graphml, gexf, npz or csv")
+    export.add_argument("--out", type=Path | None, default=None, help="default: graph.FORMAT")
+    commands.add_subcommand("export", export, help="the learned graph for other programs")
+
     reproduce = ArgumentParser(description="Compute the paper's tables and print them beside the paper's numbers.")
     reproduce.add_argument("names", nargs="*", help="tables to compute; see --list")
     reproduce.add_argument("--list", action="store_true", help="name the tables")
@@ -96,6 +132,61 @@ def _demo(arguments: Namespace) -> int:
         f"{100 * summary['edge_homophily']:.1f} % of the edges of the learned graph join tumours of the same kind.\n"
         f"Written to {arguments.out}/: nodes.csv, edges.csv, graph.npz, summary.json"
     )
+    return 0
+
+
+def _fit(arguments: Namespace) -> int:
+    from latentgraph.runs import fitting
+
+    options = {option.name: arguments[option.name] for option in OPTIONS}
+    names = ("table", "target", "id", "task", "scale", "drop", "test_fraction", "folds", "seed")
+    plan = fitting.Plan(**{name: arguments[name] for name in names}, verbose=True, options=options)
+    summary = fitting.run(plan, arguments.out)
+    if arguments.json:
+        print(json.dumps(summary, indent=2))
+        return 0
+    for sentence in summary["report"]:
+        print(f"- {sentence}")
+    found = fitting.mean_scores(summary["scores"])
+    if found:
+        scores = list(next(iter(found.values())))
+        title = f"{arguments.target}: rows that were kept away from training"
+        rows = [
+            [method, *(f"{m:.3f} ± {s:.3f}" if arguments.folds else f"{m:.3f}" for m, s in values.values())]
+            for method, values in found.items()
+        ]
+        _print_table(title, ("method", *scores), rows)
+    print(
+        f"Trained on all {summary['rows']} rows. Written to {arguments.out}/: model/, summary.json, history.csv, "
+        f"nodes.csv, graph.npz, card.md\nNext: latentgraph predict {arguments.out} NEW_TABLE"
+    )
+    return 0
+
+
+def _predict(arguments: Namespace) -> int:
+    from latentgraph.runs import predicting
+
+    summary = predicting.run(arguments.run, arguments.table, arguments.out, arguments.neighbours)
+    if arguments.json:
+        print(json.dumps(summary, indent=2))
+        return 0
+    for note in summary["notes"]:
+        print(f"- {note}")
+    if summary["outliers"]:
+        print(
+            f"- {summary['outliers']} rows are unlike everything in training (outlier score above {predicting.FAR:g})."
+        )
+    counts = ", ".join(f"{name} {value:.4g}" for name, value in summary["predictions"].items())
+    print(f"{summary['rows']} rows: {counts}. Written to {summary['out']}")
+    return 0
+
+
+def _export(arguments: Namespace) -> int:
+    from latentgraph.runs import exporting
+
+    out = arguments.out or Path(f"graph.{arguments.format}")
+    summary = exporting.run(arguments.run, arguments.format, out)
+    print(f"{summary['nodes']} nodes, {summary['edges']} edges. Written to {summary['out']}")
     return 0
 
 
@@ -143,7 +234,14 @@ def _check_names(names: Sequence[str], known: Mapping[str, str], command: str) -
             raise InputError(f"there is no {name!r} here; there is: {', '.join(known)}. See {command} --list.")
 
 
-_COMMANDS = {"bench": _bench, "demo": _demo, "reproduce": _reproduce}
+_COMMANDS = {
+    "bench": _bench,
+    "demo": _demo,
+    "export": _export,
+    "fit": _fit,
+    "predict": _predict,
+    "reproduce": _reproduce,
+}
 
 
 def _print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:

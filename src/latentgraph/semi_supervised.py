@@ -28,7 +28,7 @@ def is_labelled(y: ArrayLike) -> Array:
 class LabelledKFold:
     """Folds over the labelled rows; unlabelled rows are in every training part and in no test part.
 
-    Classes are spread evenly over the folds (not for targets with a fraction). For `cv=` of scikit-learn's functions.
+    Classes are spread evenly over the folds; floating-point targets are no classes. For `cv=` of scikit-learn.
 
     >>> y = np.array([0, -1, 1, 0, -1, 1])
     >>> for train, test in LabelledKFold(2).split(np.zeros((6, 1)), y):
@@ -53,10 +53,8 @@ class LabelledKFold:
         rows, others = np.flatnonzero(known), np.flatnonzero(~known)
         if len(rows) < self.n_splits:
             raise InputError(f"{len(rows)} of {len(labels)} rows have a label; n_splits={self.n_splits} needs as many.")
-        fraction = labels.dtype.kind == "f" and bool((labels[known] % 1 != 0).any())
-        folds = (KFold if fraction else StratifiedKFold)(
-            self.n_splits, shuffle=self.shuffle, random_state=self.random_state
-        )
+        kind = KFold if labels.dtype.kind == "f" else StratifiedKFold
+        folds = kind(self.n_splits, shuffle=self.shuffle, random_state=self.random_state)
         for train, test in folds.split(rows, labels[rows]):
             yield np.sort(np.concatenate([rows[train], others])), rows[test]
 

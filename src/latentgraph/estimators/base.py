@@ -18,7 +18,9 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
+from latentgraph import store
 from latentgraph.attended import Attended
+from latentgraph.errors import InputError
 from latentgraph.estimators import keeping
 from latentgraph.geometry import Euclidean, Geometry, PoincareBall, Sphere
 from latentgraph.graph import LatentGraph, edge_frequencies, on_graph
@@ -104,6 +106,7 @@ class DGMEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         """Train the network on rows x with targets y, of which -1 or NaN are unknown."""
         if len(x) < 2:
             raise ValueError(f"n_samples={len(x)}: a graph needs at least 2 samples.")
+        to = _device(self.device)
         random = check_random_state(self.random_state)
         self.seed_ = int(random.randint(2**31 - 1))
         self.scaler_ = StandardScaler().fit(x) if self.standardize else None
@@ -114,7 +117,6 @@ class DGMEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             torch.manual_seed(self.seed_)
             self.net_, head = self._network(x.shape[1], outputs)
         learn, stop = self._split(y, random)
-        to = torch.device(self.device)
         x32 = self.population_.float()
         nodes = NodeSet(x32, y, learn, self.edge_index_, weight=weight).to(to)
         self.net_.to(to)
@@ -290,12 +292,12 @@ class DGMEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     def save(self, path: str | Path) -> None:
         """Write the fitted model into a folder, without pickle: see `latentgraph.store`."""
         check_is_fitted(self)
-        keeping.save(self, Path(path))
+        store.save(Path(path), keeping.parts_of(self))
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """Read a model that `save` wrote; its predictions are the same, bit for bit."""
-        model: Self = keeping.load(cls, Path(path))
+        model: Self = keeping.model_of(cls, store.load(Path(path)))
         return model
 
     @property
@@ -312,3 +314,13 @@ def _keys(x: Array) -> Tensor:
     """A number for each row that depends on its values alone: so a row is answered the same in any company."""
     digests = (hashlib.blake2b(row.tobytes(), digest_size=8).digest() for row in np.ascontiguousarray(x + 0.0))
     return torch.tensor([int.from_bytes(digest, "little", signed=True) for digest in digests], dtype=torch.long)
+
+
+def _device(name: str) -> torch.device:
+    """A device that is there."""
+    try:
+        return torch.zeros(1, device=name).device
+    except (RuntimeError, AssertionError) as error:
+        raise InputError(
+            f"device={name!r} cannot be used here: {str(error).splitlines()[0]} Try device='cpu'."
+        ) from None

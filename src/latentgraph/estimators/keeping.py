@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,14 +10,14 @@ import scipy.sparse as sp
 import torch
 from sklearn.preprocessing import StandardScaler
 
-from latentgraph import store
 from latentgraph.errors import InputError
 from latentgraph.graph import on_graph
+from latentgraph.store import Parts
 from latentgraph.training import History
 
 
-def save(model: Any, path: Path) -> None:
-    """Write a fitted estimator."""
+def parts_of(model: Any) -> dict[str, Any]:
+    """A fitted estimator as parts of a model folder."""
     tensors = {f"net.{name}": value for name, value in model.net_.state_dict().items()}
     tensors |= {"population": model.population_, "mean": torch.as_tensor(model._mean_of_population)}
     if model.edge_index_ is not None:
@@ -43,15 +42,14 @@ def save(model: Any, path: Path) -> None:
         "best_step": model.history_.best_step,
         **model._about(),
     }
-    store.save(path, {"model.safetensors": tensors, "model.json": about})
+    return {"model.safetensors": tensors, "model.json": about}
 
 
-def load(kind: type[Any], path: Path) -> Any:
-    """Read an estimator of this kind."""
-    parts = store.load(path)
+def model_of(kind: type[Any], parts: Parts) -> Any:
+    """The estimator of this kind whose parts these are."""
     about, tensors = parts.json("model.json"), parts.tensors("model.safetensors")
     if about["kind"] != kind.__name__:
-        raise InputError(f"{path} holds a {about['kind']}; load it with latentgraph.{about['kind']}.load.")
+        raise InputError(f"the folder holds a {about['kind']}; load it with latentgraph.{about['kind']}.load.")
     parameters = about["parameters"]
     if isinstance(parameters.get("class_weight"), list):
         parameters["class_weight"] = dict(parameters["class_weight"])

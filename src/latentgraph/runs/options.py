@@ -1,0 +1,28 @@
+"""Options of the estimators on the command line: known here, too, since `--help` must not wait for torch."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+
+class Option(NamedTuple):
+    name: str
+    default: Any
+    help: str
+
+
+OPTIONS = [
+    Option("k", 10, "neighbours sampled for each row"),
+    Option("hidden", 64, "width of the hidden layers"),
+    Option("embedding_dim", 8, "dimensions of the graph embedding"),
+    Option("geometry", "euclidean", "space of the embedding: euclidean, hyperbolic or sphere"),
+    Option("dropout", 0.3, "share of the units left out in each step"),
+    Option("auxiliary", 1.0, "weight of a linear model on the graph embedding"),
+    Option("learning_rate", 0.01, "of Adam"),
+    Option("weight_decay", 0.001, "of Adam"),
+    Option("steps", 200, "at most so many training steps"),
+    Option("patience", 50, "steps without a better validation score that end the training"),
+    Option("validation_fraction", 0.15, "part of the labelled rows that decides when to stop"),
+    Option("samples", 8, "graphs over which predictions are averaged"),
+    Option("device", "cpu", "where to train, as torch names it"),
+]
