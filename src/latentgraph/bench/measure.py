@@ -24,7 +24,7 @@ RESET_PEAK = Path("/proc/self/clear_refs"), "5"  # what to write where, on Linux
 
 @dataclass(frozen=True)
 class Measurement:
-    """Median seconds of the repeats, and the largest growth of the process's memory during one of them, in MB."""
+    """Median seconds of the repeats, and how far the process's memory grew during a call, in MB."""
 
     seconds: float
     megabytes: float
@@ -36,22 +36,30 @@ def side_by_side(
 ) -> dict[str, Measurement]:
     """Call every candidate in turn, again and again; one that has used up `budget` seconds sits out.
 
-    What compiles at its first call must have been called before.
+    Memory is measured in the first call, whose time counts only if there is no other: before it, the process returns
+    to the system what it has freed, and taking it again costs time that a loop would not spend. What compiles at its
+    first call must have been called before.
     """
     seconds: dict[str, list[float]] = {name: [] for name in candidates}
-    megabytes: dict[str, list[float]] = {name: [] for name in candidates}
+    megabytes: dict[str, float] = {}
     with _settled_garbage():
+        for name, call in candidates.items():
+            with PeakMemory() as peak:
+                elapsed = _timed(call)
+            megabytes[name] = peak.megabytes
+            if elapsed >= budget:
+                seconds[name].append(elapsed)
         for _ in range(repeats):
             for name, call in candidates.items():
-                if sum(seconds[name]) >= budget:
-                    continue
-                with PeakMemory() as peak:
-                    start = time.perf_counter()
-                    call()
-                    elapsed = time.perf_counter() - start
-                seconds[name].append(elapsed)
-                megabytes[name].append(peak.megabytes)
-    return {name: Measurement(median(seconds[name]), max(megabytes[name]), len(seconds[name])) for name in candidates}
+                if sum(seconds[name]) < budget:
+                    seconds[name].append(_timed(call))
+    return {name: Measurement(median(seconds[name]), megabytes[name], len(seconds[name])) for name in candidates}
+
+
+def _timed(call: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
 
 
 @contextmanager
