@@ -145,10 +145,13 @@ def test_candidates_take_turns_within_their_budget(monkeypatch: pytest.MonkeyPat
         return call
 
     monkeypatch.setattr("latentgraph.bench.measure.time.perf_counter", lambda: now)
-    found = side_by_side({"fast": takes("fast", 1.0), "slow": takes("slow", 3.0)}, repeats=3, budget=5.0)
-    assert order == ["fast", "slow", "fast", "slow", "fast"]
+    candidates = {"fast": takes("fast", 1.0), "slow": takes("slow", 3.0), "slowest": takes("slowest", 6.0)}
+    found = side_by_side(candidates, repeats=3, budget=5.0)
+    # A first turn for memory; then those that are not over their budget.
+    assert order == ["fast", "slow", "slowest", "fast", "slow", "fast", "slow", "fast"]
     assert (found["fast"].seconds, found["fast"].repeats) == (1.0, 3)
     assert (found["slow"].seconds, found["slow"].repeats) == (3.0, 2)
+    assert (found["slowest"].seconds, found["slowest"].repeats) == (6.0, 1)
 
 
 @pytest.mark.parametrize("kept_by_the_system", [True, False])

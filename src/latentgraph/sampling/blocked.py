@@ -76,7 +76,8 @@ def _noisy_top_k(value: Tensor, k: int, seed: int, rows: Tensor, columns: Tensor
     far behind the worst of them that the largest noise would not do is out.
     """
     k_th = _lower_bound(value, k, seed, rows, columns)
-    row, column = (value > (k_th - largest_gumbel(value.dtype))[:, None]).nonzero(as_tuple=True)
+    reach = largest_gumbel(value.dtype) + 4 * torch.finfo(value.dtype).eps * k_th.abs()  # with room for rounding
+    row, column = (value >= (k_th - reach)[:, None]).nonzero(as_tuple=True)
     if len(row) > value.numel() * _FEW:
         value -= exponential_noise(seed, rows, columns, value.dtype).log_()
         noisy, place = value.topk(k, dim=1)

@@ -36,8 +36,8 @@ def exponential_noise_of_pairs(seed: int, rows: Tensor, columns: Tensor, dtype: 
 
 
 def largest_gumbel(dtype: torch.dtype) -> float:
-    """No -log(E) is larger: E is at least half a step of U."""
-    return (63 if dtype == torch.float64 else 32) * math.log(2.0)
+    """No -log(E) is larger: E is at least half a step of U. One bit more, for rounding."""
+    return (64 if dtype == torch.float64 else 33) * math.log(2.0)
 
 
 def _keys(seed: int, rows: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
