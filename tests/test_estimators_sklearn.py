@@ -20,7 +20,6 @@ def expected_failures(estimator: Any) -> dict[str, str]:
     return {
         "check_classifiers_classes": UNKNOWN,
         "check_sample_weight_equivalence_on_dense_data": WEIGHT,
-        "check_sample_weight_equivalence_on_sparse_data": WEIGHT,
     }
 
 

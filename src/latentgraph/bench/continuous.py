@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from functools import partial
 from typing import NamedTuple
 
@@ -63,13 +64,9 @@ def measure(case: Case) -> list[Row]:
         candidates[DENSE] = dense
     return [
         {
-            "convolution": case.convolution,
-            "n": case.n,
-            "threads": case.threads,
+            **case._asdict(),
             "method": name,
-            "seconds": value.seconds,
-            "megabytes": value.megabytes,
-            "repeats": value.repeats,
+            **asdict(value),
         }
         for name, value in side_by_side(candidates).items()
     ]

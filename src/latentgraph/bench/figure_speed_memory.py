@@ -8,6 +8,7 @@ Ours are two more.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -93,12 +94,9 @@ def measure(case: Case) -> list[Row]:
             step()
     return [
         {
-            "n": case.n,
-            "threads": case.threads,
+            **case._asdict(),
             "method": name,
-            "seconds": value.seconds,
-            "megabytes": value.megabytes,
-            "repeats": value.repeats,
+            **asdict(value),
         }
         for name, value in side_by_side(steps).items()
     ]

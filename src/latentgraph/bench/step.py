@@ -6,6 +6,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import NamedTuple
 
 import torch
@@ -102,12 +103,9 @@ def measure(case: Case) -> list[Row]:
             step.seconds.clear()
     return [
         {
-            "n": case.n,
-            "threads": case.threads,
+            **case._asdict(),
             "method": name,
-            "seconds": value.seconds,
-            "megabytes": value.megabytes,
-            "repeats": value.repeats,
+            **asdict(value),
             **{part: steps[name].seconds[part] / sum(steps[name].seconds.values()) for part in PARTS},
         }
         for name, value in side_by_side(steps).items()

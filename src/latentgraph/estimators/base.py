@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from abc import ABC, abstractmethod
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
@@ -38,7 +39,7 @@ LARGEST = 20.0  # standardised features are clipped here: one outlier must not d
 Array = NDArray[Any]
 
 
-class DGMEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class DGMEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
     """What classifier and regressor share: the population, its network, and how new rows join it."""
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -183,14 +184,6 @@ class DGMEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
     # New rows
 
-    def _about(self) -> dict[str, Any]:
-        """What else `save` has to keep."""
-        raise NotImplementedError
-
-    def _restore(self, about: dict[str, Any]) -> None:
-        """Set it again."""
-        raise NotImplementedError
-
     def _features(self, x: Array) -> Tensor:
         if self.scaler_ is not None:
             x = self.scaler_.transform(x).clip(-LARGEST, LARGEST)
@@ -299,6 +292,14 @@ class DGMEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         """Read a model that `save` wrote; its predictions are the same, bit for bit."""
         model: Self = keeping.model_of(cls, store.load(Path(path)))
         return model
+
+    @abstractmethod
+    def _about(self) -> dict[str, Any]:
+        """What else `save` has to keep."""
+
+    @abstractmethod
+    def _restore(self, about: dict[str, Any]) -> None:
+        """Set it again."""
 
     @property
     def _n_features_out(self) -> int:

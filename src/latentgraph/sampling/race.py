@@ -366,15 +366,13 @@ def race_leaf(
     own: int,
     leaf: int,
     count: int,
-    skip: int,
     t: float,
     noise: bool,
 ) -> None:
     """The points of a leaf against one row: all of them until it has k, then those that can get among the k."""
     first = 0
     while packet.found[lane] < packet.best.shape[1] and first < count:
-        if first != skip:
-            arrive(tree, packet, points, lane, own, leaf * LANES + first, t, noise)
+        arrive(tree, packet, points, lane, own, leaf * LANES + first, t, noise)
         first += 1
     if first == count:
         return
@@ -389,8 +387,6 @@ def race_leaf(
     else:
         can = log_expected >= F(0.0)
     can &= uint32((1 << count) - (1 << first))
-    if skip >= 0:
-        can &= ~uint32(1 << skip)
     while can != uint32(0):
         arrive(tree, packet, points, lane, own, leaf * LANES + v.lowest_lane(can), t, noise)
         can &= can - uint32(1)
@@ -489,7 +485,7 @@ def race_cells(
                 left_over = deeper
                 while left_over != uint32(0):
                     lane = v.lowest_lane(left_over)
-                    race_leaf(tree, packet, points, lane, own + lane, one, here, -1, t, noise)
+                    race_leaf(tree, packet, points, lane, own + lane, one, here, t, noise)
                     left_over &= left_over - uint32(1)
             continue
         half = m // 2
