@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from latentgraph.errors import InputError
-from latentgraph.tables.names import check_names, clean_name, numbered
+from latentgraph.tables.names import numbered, tidy_names
 
 DELIMITERS = (",", ";", "\t", "|")
 SAMPLE = 200  # records that are looked at to find the delimiter
@@ -99,7 +99,7 @@ def _records(text: str, delimiter: str, path: Path, skipped: int) -> Iterator[tu
             return
         except csv.Error as error:
             raise InputError(
-                f"{path}, line {line}: a quoted cell that starts here is not closed properly ({error}). "
+                f"{path}, line {line}: a quoted cell that starts here is not closed properly, or too long ({error}). "
                 'Close it, write "" for a quote inside a quoted cell, or name the right delimiter: delimiter=...'
             ) from None
 
@@ -112,9 +112,7 @@ def _header(header: list[str], path: Path, line: int) -> tuple[list[str], int]:
         if not consecutive or [int(cell) for cell in cells] != [int(cells[0]) + i for i in range(len(cells))]:
             shown = ", ".join(cells[:5])
             raise InputError(f"{path}, line {line}: the first line must name the columns, but it holds {shown}.")
-    names = [clean_name(cell) or numbered(i) for i, cell in enumerate(header)]
-    check_names(names, str(path))
-    return names, _filled(header)
+    return tidy_names(header, str(path)), _filled(header)
 
 
 def _columns(

@@ -15,7 +15,7 @@ import pandas as pd
 import pyarrow as pa
 
 from latentgraph.errors import InputError
-from latentgraph.tables.names import check_names, clean_name
+from latentgraph.tables.names import tidy_names
 from latentgraph.tables.numbers import decimal_marks, to_numbers
 from latentgraph.tables.words import clean, level_text
 
@@ -40,11 +40,12 @@ def as_frame(table: Source) -> pd.DataFrame:
     frame = _to_pandas(table)
     if isinstance(frame.columns, pd.MultiIndex):
         raise InputError("the data frame has several levels of column names; one level is needed.")
-    names = [clean_name(name) for name in frame.columns]
-    check_names(names, "the data frame")
-    frame = frame.set_axis(names, axis=1)
+    names = tidy_names(frame.columns, "the data frame")
     if not names:
         raise InputError("the table has no columns.")
+    frame = frame.set_axis(names, axis=1)
+    if READING in frame.attrs and all(dtype in _READY or isinstance(dtype, pd.StringDtype) for dtype in frame.dtypes):
+        return frame  # it is tidy, and there may be 10,000 columns
     columns = {name: _physical(frame[name]) for name in names}
     if READING not in frame.attrs:
         text = {
@@ -67,9 +68,10 @@ def tidy_text(
     found: Counter[str] = Counter()
     text = {name: clean(_in_one(column), missing, found) for name, column in columns.items()}
     marks = decimal_marks(text, where, delimiter, decimal)
-    numbers = {name: to_numbers(text[name], mark).to_pandas() for name, mark in marks.items()}
-    frame = pd.DataFrame({name: numbers[name] if name in numbers else text[name].to_pandas() for name in text})
-    return frame.astype({name: "str" for name in text if name not in numbers}), found, marks
+    tidy = {name: to_numbers(column, marks[name]) if name in marks else column for name, column in text.items()}
+    # All columns at once: far faster than one by one.
+    frame = pa.table(tidy).to_pandas(types_mapper={pa.large_string(): pd.StringDtype(na_value=np.nan)}.get)
+    return frame, found, marks
 
 
 def arrow_text(series: pd.Series) -> pa.ChunkedArray:
@@ -89,9 +91,11 @@ def _to_pandas(table: Source) -> pd.DataFrame:
     if type(table).__module__.startswith("polars"):  # named, not imported: polars is optional
         table = (table.collect() if hasattr(table, "collect") else table).to_arrow()
     if isinstance(table, pa.Table):
-        check_names(table.column_names, "the table")
+        table = table.rename_columns(tidy_names(table.column_names, "the table"))
         return table.to_pandas(ignore_metadata=True)  # what pandas wrote as row labels is a column
     if all(hasattr(table, name) for name in ("obs", "X", "var_names")):
+        if table.X is None:
+            return table.obs
         x = table.X.toarray() if hasattr(table.X, "toarray") else np.asarray(table.X)
         return pd.concat([table.obs, pd.DataFrame(x, index=table.obs.index, columns=list(table.var_names))], axis=1)
     if isinstance(table, np.ndarray):

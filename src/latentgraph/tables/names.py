@@ -19,14 +19,16 @@ def numbered(position: int) -> str:
     return f"column {position + 1}"
 
 
-def check_names(names: Sequence[str], where: str) -> None:
-    """Raise if two columns have the same name."""
+def tidy_names(names: Iterable[object], where: str) -> list[str]:
+    """Clean names, with a number for a name that is empty; raise if two columns have the same one."""
+    tidy = [clean_name(name) or numbered(i) for i, name in enumerate(names)]
     places: dict[str, list[int]] = {}
-    for i, name in enumerate(names):
+    for i, name in enumerate(tidy):
         places.setdefault(name, []).append(i + 1)
-    twice = [f"{name!r} (columns {', '.join(map(str, at))})" for name, at in places.items() if len(at) > 1]
+    twice = [f"{name!r} (columns {some(list(map(str, at)))})" for name, at in places.items() if len(at) > 1]
     if twice:
         raise InputError(f"{where}: column names that occur more than once: {some(twice)}. Rename or remove them.")
+    return tidy
 
 
 def near(name: str, names: Iterable[str]) -> str:

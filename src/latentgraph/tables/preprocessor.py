@@ -15,12 +15,13 @@ from latentgraph.tables.encoding import SCALES, Encoder, Feature
 from latentgraph.tables.frames import Source, as_frame
 from latentgraph.tables.names import near, some
 from latentgraph.tables.rules import infer
-from latentgraph.tables.schema import Column, Schema
+from latentgraph.tables.schema import FEATURE_KINDS, Column, Schema
 from latentgraph.tables.values import Floats, Values
 from latentgraph.tables.words import level_text
 
 FORMAT = "latentgraph.tables"
 VERSION = 1
+FARTHEST = 1e9  # networks compute in single precision, with fourth powers of features
 
 
 class Prepared(NamedTuple):
@@ -83,13 +84,32 @@ class TablePreprocessor:
             raise InputError(f"{len(positions)} training rows; at least 2 are needed to learn from.")
         roles = dict.fromkeys(self.drop, "dropped")
         roles |= {name: role for name, role in ((self.id, "id"), (self.target, "target")) if name is not None}
-        schema, values = infer(frame.iloc[positions], roles, self.kinds, self.rare, positions)
+        learn = frame.iloc[positions]
+        schema, values = infer(learn, roles, self.kinds, self.rare, positions)
+        if other := self._other_kinds(schema, frame):
+            schema, values = infer(learn, roles, {**self.kinds, **other}, self.rare, positions)
         if not values:
             dropped = [f"{column.name!r} ({column.reason})" for column in schema.with_role("dropped")]
             raise InputError(f"no column is left to learn from. Dropped: {some(dropped) or 'none'}.")
         self._schema = schema
         self._set_encoders(self._fit_encoders(schema.with_role("feature"), values))
         return self
+
+    def _other_kinds(self, schema: Schema, frame: pd.DataFrame) -> dict[str, str]:
+        """Columns that are, in the whole table, not of the kind they seem to be in the training rows.
+
+        A column of numbers with a single "don't know" is a category; whether that cell is a training row is chance.
+        """
+        found = {}
+        for column in schema.with_role("feature"):
+            try:
+                column.values(frame[column.name])
+            except InputError:
+                if column.name not in self.kinds:
+                    whole = infer(frame[[column.name]], {}, {}, self.rare, np.arange(len(frame)))[0].columns[0]
+                    if whole.kind in FEATURE_KINDS:
+                        found[column.name] = whole.kind
+        return found
 
     def transform(self, table: Source) -> Floats:
         """(n, p) features of a table: no missing values, float64."""
@@ -110,10 +130,19 @@ class TablePreprocessor:
         start = 0
         for column, encoder in zip(columns, self._encoders, strict=True):
             part, remarks = encoder.apply(column.values(frame[column.name]))
+            if (far := np.abs(part).max(1) > FARTHEST).any():
+                raise self._too_far(frame[column.name], int(far.argmax()))
             x[:, start : start + part.shape[1]] = part
             start += part.shape[1]
             notes += remarks
         return Prepared(x, self._row_names(frame), notes)
+
+    def _too_far(self, series: pd.Series, row: int) -> InputError:
+        return InputError(
+            f"column {series.name!r}, row {row + 1}: {series.iloc[row]} is above {FARTHEST:.0e} in size after "
+            f"scale={self.scale!r}, too far from the training rows to compute with. Correct it, leave the cell empty, "
+            "or fit with scale='quantile'."
+        )
 
     def feature_names_out(self) -> list[str]:
         """The names of the columns of the matrix."""

@@ -16,7 +16,7 @@ from latentgraph.errors import InputError
 from latentgraph.tables.decoding import GZIP, decode, unpack
 from latentgraph.tables.delimited import parse
 from latentgraph.tables.frames import READING, as_frame, tidy_text
-from latentgraph.tables.names import check_names, near, some
+from latentgraph.tables.names import near, some, tidy_names
 
 
 @dataclass
@@ -120,7 +120,7 @@ def _arrow(data: bytes, path: Path, kind: str) -> pd.DataFrame:
         table = pa.parquet.ParquetFile(buffer).read() if kind == "parquet" else pa.ipc.open_file(buffer).read_all()
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"{path} is a damaged {kind} file ({str(error).splitlines()[0]}). Write it again.") from None
-    check_names(table.column_names, str(path))
+    tidy_names(table.column_names, str(path))  # here the message can name the file
     if table.num_rows == 0:
         raise InputError(f"{path} has column names but no rows.")
     frame = as_frame(table)
