@@ -1,41 +1,48 @@
 """The commands, as a user types them."""
 
-import csv
 import json
 import subprocess
 import sys
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 
 from latentgraph.cli import main
 
 
-def test_demo_writes_a_graph_and_compares(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["demo", "--out", str(tmp_path / "out"), "--steps", "60"]) == 0
+def test_demo_leaves_a_run_and_compares(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out"
+    assert main(["demo", "--out", str(out), "--steps", "60"]) == 0
     printed = capsys.readouterr().out
-    for method in ("logistic regression", "random forest", "kNN label spreading", "latentgraph (dDGM)"):
+    for method in ("logistic regression", "random forest", "kNN label spreading", "latentgraph"):
         assert method in printed
-    summary = json.loads((tmp_path / "out/summary.json").read_text())
-    scores = summary["accuracy_on_hidden_labels"]
-    assert scores["latentgraph (dDGM)"] > 0.9
-    graph = sp.load_npz(tmp_path / "out/graph.npz")
+    demo = json.loads((out / "demo.json").read_text())
+    scores = demo["accuracy_on_hidden_labels"]
+    assert scores["latentgraph"] > 0.9
+    graph = sp.load_npz(out / "graph.npz")
     assert graph.shape == (569, 569)
-    assert graph.sum(1) == pytest.approx(5)  # k neighbours in every sampled graph, so frequencies add to k
-    assert graph.diagonal().sum() == 0
-    with (tmp_path / "out/edges.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    assert len(rows) == graph.nnz
-    first = rows[0]
-    assert graph[int(first["row"]), int(first["neighbour"])] == pytest.approx(float(first["frequency"]))
-    with (tmp_path / "out/nodes.csv").open() as file:
-        nodes = list(csv.DictReader(file))
-    hidden = [node for node in nodes if node["part"] == "hidden"]
-    assert len(nodes) == 569
-    right = sum(node["diagnosis"] == node["prediction"] for node in hidden) / len(hidden)
-    assert right == pytest.approx(scores["latentgraph (dDGM)"])
-    assert not [p.name for p in (tmp_path / "out").iterdir() if p.name.startswith(".")]
+    nodes, answers = pd.read_csv(out / "nodes.csv"), pd.read_csv(out / "answers.csv")
+    hidden = answers["hidden"].to_numpy()
+    assert nodes["diagnosis"].isna().tolist() == hidden.tolist()
+    assert hidden.sum() == 456
+    right = (nodes["prediction"] == answers["diagnosis"])[hidden].mean()
+    assert right == pytest.approx(scores["latentgraph"])
+    assert not [p.name for p in out.iterdir() if p.name.startswith(".")]
+    # Like any other run: it can be used, and the demo may be repeated.
+    new = tmp_path / "new.csv"
+    answers.drop(columns=["diagnosis", "hidden"])[:3].to_csv(new, index=False)
+    assert main(["predict", str(out), str(new), "--out", str(tmp_path / "found.csv")]) == 0
+    assert len(pd.read_csv(tmp_path / "found.csv")) == 3
+    assert main(["demo", "--out", str(out), "--steps", "2"]) == 0
+
+
+def test_demo_does_not_replace_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "run.json").write_text('{"finished": true, "threads": 1, "asked": {}}')
+    assert main(["demo", "--out", str(tmp_path)]) == 2
+    assert "not a demo" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["run.json"]
 
 
 def test_demo_prints_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -88,3 +95,25 @@ def test_lists(capsys: pytest.CaptureFixture[str]) -> None:
     assert "tadpole" in capsys.readouterr().out
     assert main(["bench", "--list"]) == 0
     assert "sampler" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", ["demo", "fit", "predict", "explore", "export", "reproduce", "bench"])
+def test_help_of_a_command_does_not_wait_for_torch(command: str) -> None:
+    """Broken: what a command offers is known only after seconds."""
+    script = (
+        "import sys\nfrom latentgraph.cli import main\n"
+        f"try:\n    main(['{command}', '--help'])\nexcept SystemExit:\n    pass\n"
+        "assert not {'torch', 'numpy', 'pandas', 'sklearn', 'matplotlib'} & set(sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert f"usage: latentgraph [options] {command}" in done.stdout
+
+
+def test_ctrl_c_is_status_130(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupted(*arguments: object, **options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("latentgraph.bench.run.run", interrupted)
+    assert main(["bench", "sampler"]) == 130
+    assert "the same command goes on" in capsys.readouterr().err

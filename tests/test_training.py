@@ -39,6 +39,7 @@ from latentgraph.training import (
     mean_probability_nll,
     regression,
 )
+from latentgraph.watching import watch_edges
 
 N, D = 60, 6
 
@@ -619,6 +620,35 @@ def test_a_callback_can_add_to_the_history() -> None:
 
     history = fit(discrete_net(), easy(), steps=3, callbacks=[note])
     assert len(history.column("temperature")) == 3
+
+
+def test_watched_edges_are_those_between_rows_learned_from() -> None:
+    """Broken: the homophily of the history looks at targets that are hidden, or counts other edges."""
+    nodes = masked(easy(), first=0, last=20)
+    by_hand: list[float] = []
+
+    def count(state: TrainState) -> None:
+        neighbors = state.graphs[-1].neighbors
+        assert neighbors is not None
+        pairs = [(i, j) for i in range(20) for j in neighbors[i].tolist() if j < 20]
+        by_hand.append(sum(int(nodes.y[i] == nodes.y[j]) for i, j in pairs) / len(pairs))
+
+    history = fit(discrete_net(), nodes, steps=3, callbacks=[watch_edges(nodes), count])
+    assert history.column("homophily") == pytest.approx(by_hand)
+
+
+def test_watched_edges_of_numbers_and_of_all_pairs() -> None:
+    nodes = easy()
+    y = nodes.x.mean(1)
+    y[::2] = math.nan
+    numbers = NodeSet(nodes.x, y)
+    history = fit(discrete_net(out=1), numbers, task=regression(), steps=2, callbacks=[watch_edges(numbers)])
+    assert all(0 < value < 3 for value in history.column("edge_difference"))
+    assert len(history.column("edge_difference")) == 2
+    assert set(fit(continuous_net(), nodes, steps=1, callbacks=[watch_edges(nodes)]).rows[0]) == {"step", "loss"}
+    # One labelled row has no edge to another: there is nothing to say, and no NaN to keep.
+    alone = masked(nodes, first=0, last=1)
+    assert set(fit(discrete_net(), alone, steps=1, callbacks=[watch_edges(alone)]).rows[0]) == {"step", "loss"}
 
 
 def test_optimizer_and_scheduler_are_used() -> None:

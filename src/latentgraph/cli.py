@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,7 +13,7 @@ from jsonargparse import ArgumentParser, Namespace
 
 from latentgraph import __version__
 from latentgraph.errors import InputError
-from latentgraph.runs.options import OPTIONS
+from latentgraph.runs.options import DEFAULTS, OPTIONS
 
 EXPERIMENTS = {"tadpole": "diagnosis of 564 patients, 10 folds, discrete and continuous graphs, simple baselines"}
 
@@ -28,7 +29,10 @@ BENCHES = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command. Status 0: done; 1: the run failed; 2: bad usage or bad input, explained in one message."""
+    """Run one command.
+
+    Status 0: done; 1: the run failed; 2: bad usage or bad input, explained in one message; 130: interrupted (Ctrl-C).
+    """
     arguments = _parser().parse_args(argv)
     try:
         return _COMMANDS[arguments.subcommand](arguments[arguments.subcommand])
@@ -39,8 +43,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"latentgraph: {error.strerror or error}: {error.filename}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("latentgraph: interrupted. What `reproduce` or `bench` had finished is kept.", file=sys.stderr)
-        return 1
+        print(f"\nlatentgraph: interrupted. {_how_to_go_on(arguments)}", file=sys.stderr)
+        return 130
+
+
+def _how_to_go_on(arguments: Namespace) -> str:
+    if arguments.subcommand in ("bench", "reproduce"):
+        return "What was finished is kept; the same command goes on."
+    if arguments.subcommand == "fit":
+        record, out = arguments.fit.out / "run.json", shlex.quote(str(arguments.fit.out))
+        if record.exists() and not json.loads(record.read_text(encoding="utf-8"))["finished"]:
+            return f"Continue with: latentgraph fit --config {out}/config.yaml --out {out} --resume"
+    return "Nothing that was there is lost; run it again."
 
 
 def _parser() -> ArgumentParser:
@@ -54,7 +68,7 @@ def _parser() -> ArgumentParser:
     demo = ArgumentParser(description="Train on an embedded data set of 569 patients and write the learned graph.")
     demo.add_argument("--out", type=Path, default=Path("demo"), help="folder for the results (default: demo)")
     demo.add_argument("--seed", type=int, default=0, help="of the split, the network and the sampling")
-    demo.add_argument("--steps", type=int, default=400, help="at most so many training steps")
+    demo.add_argument("--steps", type=int, default=DEFAULTS["steps"], help="at most so many training steps")
     demo.add_argument("--json", action="store_true", help="print the summary as JSON")
     commands.add_subcommand("demo", demo, help="the main job on an embedded data set")
 
@@ -70,18 +84,23 @@ def _parser() -> ArgumentParser:
     )
     fit.add_argument("--scale", type=str, default="standard", help="of numbers: standard, robust, quantile or none")
     fit.add_argument("--drop", type=list[str], default=[], help="columns not to use, as a list: [a, b]")
+    _add_reading(fit)
     fit.add_argument("--test_fraction", type=float, default=0.2, help="part of the labelled rows to test on; 0: none")
     fit.add_argument("--folds", type=int, default=0, help="cross-validate with so many folds instead")
     fit.add_argument("--seed", type=int, default=0, help="of the splits, the network and the sampling")
+    fit.add_argument("--resume", action="store_true", help="continue the interrupted run in --out, to the same result")
+    fit.add_argument("--overwrite", action="store_true", help="replace the run in --out")
     fit.add_argument("--config", action="config", help="file with options, as --print_config writes it")
     fit.add_argument("--json", action="store_true", help="print the summary as JSON")
     for option in OPTIONS:
-        fit.add_argument(f"--{option.name}", type=type(option.default), default=option.default, help=option.help)
+        kind = option.type or type(option.default)
+        fit.add_argument(f"--{option.name}", type=kind, default=option.default, help=option.help)
     commands.add_subcommand("fit", fit, help="train on a table")
 
     predict = ArgumentParser(description="Predict the rows of another table with a model that `fit` has kept.")
     predict.add_argument("run", type=Path, help="folder that fit wrote")
     predict.add_argument("table", type=Path, help="the table; its columns are checked")
+    _add_reading(predict)
     predict.add_argument("--out", type=Path, default=Path("predictions.csv"), help="default: predictions.csv")
     predict.add_argument("--neighbours", type=int, default=3, help="most probable training rows to name for each row")
     predict.add_argument("--json", action="store_true", help="print the summary as JSON")
@@ -92,6 +111,13 @@ def _parser() -> ArgumentParser:
     export.add_argument("--format", type=str, default="graphml", help="graphml, gexf, npz or csv")
     export.add_argument("--out", type=Path | None, default=None, help="default: graph.FORMAT")
     commands.add_subcommand("export", export, help="the learned graph for other programs")
+
+    explore = ArgumentParser(description="Write one HTML file to look at the learned graph; it opens offline.")
+    explore.add_argument("run", type=Path, help="folder that fit or demo wrote")
+    explore.add_argument("--out", type=Path | None, default=None, help="the page (default: RUN/explorer.html)")
+    explore.add_argument("--png", type=Path | None, default=None, help="write this picture instead of the page")
+    explore.add_argument("--open", action="store_true", help="open the page in the browser")
+    commands.add_subcommand("explore", explore, help="a page to look at the learned graph")
 
     reproduce = ArgumentParser(description="Compute the paper's tables and print them beside the paper's numbers.")
     reproduce.add_argument("names", nargs="*", help="tables to compute; see --list")
@@ -114,6 +140,18 @@ def _parser() -> ArgumentParser:
     return parser
 
 
+READING = {
+    "encoding": "of a text file (default: found out)",
+    "delimiter": "of a text file (default: found out)",
+    "decimal": "decimal mark of numbers that fit both, such as 1,234: a point or a comma",
+}
+
+
+def _add_reading(parser: ArgumentParser) -> None:
+    for name, words in READING.items():
+        parser.add_argument(f"--{name}", type=str | None, default=None, help=words)
+
+
 def _demo(arguments: Namespace) -> int:
     from latentgraph import demo
 
@@ -130,43 +168,53 @@ def _demo(arguments: Namespace) -> int:
     )
     print(
         f"{100 * summary['edge_homophily']:.1f} % of the edges of the learned graph join tumours of the same kind.\n"
-        f"Written to {arguments.out}/: nodes.csv, edges.csv, graph.npz, summary.json"
+        f"Written to {arguments.out}/: the table tumours.csv, the model, the graph and pictures; see card.md there"
     )
     return 0
 
 
 def _fit(arguments: Namespace) -> int:
     from latentgraph.runs import fitting
+    from latentgraph.runs.plan import Plan
 
     options = {option.name: arguments[option.name] for option in OPTIONS}
-    names = ("table", "target", "id", "task", "scale", "drop", "test_fraction", "folds", "seed")
-    plan = fitting.Plan(**{name: arguments[name] for name in names}, verbose=True, options=options)
-    summary = fitting.run(plan, arguments.out)
+    names = ("table", "target", "id", "task", "scale", "drop", *READING, "test_fraction", "folds", "seed")
+    plan = Plan(**{name: arguments[name] for name in names}, verbose=True, options=options)
+    summary = fitting.run(plan, arguments.out, resume=arguments.resume, overwrite=arguments.overwrite)
     if arguments.json:
         print(json.dumps(summary, indent=2))
         return 0
     for sentence in summary["report"]:
         print(f"- {sentence}")
-    found = fitting.mean_scores(summary["scores"])
-    if found:
-        scores = list(next(iter(found.values())))
-        title = f"{arguments.target}: rows that were kept away from training"
-        rows = [
-            [method, *(f"{m:.3f} ± {s:.3f}" if arguments.folds else f"{m:.3f}" for m, s in values.values())]
-            for method, values in found.items()
-        ]
-        _print_table(title, ("method", *scores), rows)
+    if summary["scores"]:
+        _print_scores(summary["scores"], arguments.target, arguments.folds)
+    out = shlex.quote(str(arguments.out))
     print(
-        f"Trained on all {summary['rows']} rows. Written to {arguments.out}/: model/, summary.json, history.csv, "
-        f"nodes.csv, graph.npz, card.md\nNext: latentgraph predict {arguments.out} NEW_TABLE"
+        f"Trained on all {summary['rows']} rows. Written to {out}/; read {out}/card.md first.\n"
+        f"Next: latentgraph predict {out} NEW_TABLE"
     )
     return 0
+
+
+def _print_scores(scores: Sequence[Mapping[str, Mapping[str, float]]], target: str, folds: int) -> None:
+    from latentgraph.runs.card import fold_rows
+    from latentgraph.runs.testing import OURS, mean_scores
+
+    names = list(scores[0][OURS])
+    if folds:
+        _print_table(f"{target}: latentgraph, fold by fold", ("fold", *names), fold_rows(scores))
+    rows = [
+        [method, *(f"{m:.3f} ± {s:.3f}" if folds else f"{m:.3f}" for m, s in values.values())]
+        for method, values in mean_scores(scores).items()
+    ]
+    _print_table(f"{target}: rows that were kept away from training", ("method", *names), rows)
 
 
 def _predict(arguments: Namespace) -> int:
     from latentgraph.runs import predicting
 
-    summary = predicting.run(arguments.run, arguments.table, arguments.out, arguments.neighbours)
+    reading = {name: arguments[name] for name in READING}
+    summary = predicting.run(arguments.run, arguments.table, arguments.out, arguments.neighbours, **reading)
     if arguments.json:
         print(json.dumps(summary, indent=2))
         return 0
@@ -187,6 +235,22 @@ def _export(arguments: Namespace) -> int:
     out = arguments.out or Path(f"graph.{arguments.format}")
     summary = exporting.run(arguments.run, arguments.format, out)
     print(f"{summary['nodes']} nodes, {summary['edges']} edges. Written to {summary['out']}")
+    return 0
+
+
+def _explore(arguments: Namespace) -> int:
+    from latentgraph.explorer import from_run
+
+    page = from_run(arguments.run)
+    if arguments.png is not None:
+        print(f"Written to {page.png(arguments.png)}")
+    if arguments.png is None or arguments.out is not None or arguments.open:
+        path = page.write(arguments.out or arguments.run / "explorer.html")
+        print(f"{len(page.names)} nodes, {page.graphs[0].edges.nnz} edges. Written to {path}")
+        if arguments.open:
+            import webbrowser
+
+            webbrowser.open(path.resolve().as_uri())
     return 0
 
 
@@ -237,6 +301,7 @@ def _check_names(names: Sequence[str], known: Mapping[str, str], command: str) -
 _COMMANDS = {
     "bench": _bench,
     "demo": _demo,
+    "explore": _explore,
     "export": _export,
     "fit": _fit,
     "predict": _predict,

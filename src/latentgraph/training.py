@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from latentgraph.checkpoint import Checkpoint, Standing
 from latentgraph.errors import InputError
 from latentgraph.graph import LatentGraph
 from latentgraph.loss import Likelihood, Reward, SampleMeanBaseline, accuracy_reward, graph_loss
@@ -167,6 +168,7 @@ def fit(
     eval_samples: int = 8,
     patience: int | None = None,
     callbacks: Sequence[Callback] = (),
+    checkpoint: Checkpoint | None = None,
     seed: int = 0,
     show: bool = False,
     title: str = "training",
@@ -189,6 +191,8 @@ def fit(
     eval_every, eval_samples : steps between validations, graphs in their consensus
     patience : stop after this many steps without a better validation score; None never stops early
     callbacks : called with a `TrainState` after every step
+    checkpoint : where to keep how far training has come. If it was interrupted, the same call continues it, to the same
+        result bit for bit on the same machine with as many threads; if it was finished, the call returns its result
     seed : of sampling, dropout and batches. The global random state is left as it was
     show : a progress bar on a terminal, or lines in a log
 
@@ -198,14 +202,34 @@ def fit(
     """
     task = task or classification()
     _check(train, validation, baseline, samples, steps, eval_every)
-    optimizer = optimizer or _adam(nn.ModuleList([net, auxiliary or nn.Identity()]), lr, weight_decay)
+    optimizer = optimizer or adam(nn.ModuleList([net, auxiliary or nn.Identity()]), lr, weight_decay)
     side = None if auxiliary is None else (auxiliary, auxiliary_weight)
     generator = torch.Generator().manual_seed(seed)
-    history = History()
+    options = {
+        "seed": seed,
+        "steps": steps,
+        "samples": samples,
+        "lr": lr,
+        "weight_decay": weight_decay,
+        "graph_weight": graph_weight,
+        "likelihood": likelihood,
+        "auxiliary_weight": auxiliary_weight,
+        "eval_every": eval_every,
+        "eval_samples": eval_samples,
+        "patience": patience,
+    }
+    holders = {"net": net, "auxiliary": auxiliary, "baseline": baseline, "optimizer": optimizer, "scheduler": scheduler}
+    device = next((p.device for p in net.parameters()), torch.device("cpu"))
+    standing = Standing(options, holders, generator, device)
     best: dict[str, Any] | None = None
+    history, stop = History(), False
     with torch.random.fork_rng(), progress(title, steps, show) as report:
         torch.manual_seed(seed)
-        for step in range(1, steps + 1):
+        if checkpoint is not None and (kept := checkpoint.load()) is not None:
+            standing.restore(kept, checkpoint.folder)
+            history, best, stop = History(**kept["history"]), kept["best"], kept["stop"]
+        while len(history.rows) < steps and not stop:
+            step = len(history.rows) + 1
             net.train()
             nodes = _nodes_of_step(train, step, generator)
             values, graphs = _step(
@@ -224,8 +248,9 @@ def fit(
                 callback(state)
             history.rows.append({"step": step, **values})
             report(step, values)
-            if state.stop:
-                break
+            stop = state.stop
+            if checkpoint is not None and (checkpoint.due or stop or step == steps):
+                checkpoint.save(standing.state() | {"history": vars(history), "best": best, "stop": stop})
     if best is not None:
         net.load_state_dict(best)
     else:
@@ -314,14 +339,18 @@ def _nodes_of_step(train: Batches, step: int, generator: torch.Generator) -> Nod
     return train(step, generator) if callable(train) else train[(step - 1) % len(train)]
 
 
-def _adam(net: nn.Module, lr: float, weight_decay: float) -> torch.optim.Optimizer:
-    """Adam. Weights decay, but not single numbers: a temperature or threshold has no reason to go to one or zero."""
+def adam(net: nn.Module, lr: float, weight_decay: float, *, decoupled: bool = False) -> torch.optim.Optimizer:
+    """Adam, or AdamW if the decay is `decoupled` from the gradient.
+
+    Weights decay, but not single numbers: a temperature or threshold has no reason to go to one or zero.
+    """
     learned = [p for p in net.parameters() if p.requires_grad]
     groups: list[dict[str, Any]] = [
         {"params": [p for p in learned if p.ndim > 0]},
         {"params": [p for p in learned if p.ndim == 0], "weight_decay": 0.0},
     ]
-    return torch.optim.Adam([g for g in groups if g["params"]], lr=lr, weight_decay=weight_decay)
+    kind = torch.optim.AdamW if decoupled else torch.optim.Adam
+    return kind([g for g in groups if g["params"]], lr=lr, weight_decay=weight_decay)
 
 
 def _check(

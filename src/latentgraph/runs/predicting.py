@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from latentgraph import store
 from latentgraph.errors import InputError
 from latentgraph.estimators import DGMClassifier, DGMRegressor
 from latentgraph.estimators.keeping import model_of
 from latentgraph.files import replacing
-from latentgraph.tables import TablePreprocessor, Target, read_table
+from latentgraph.tables import TablePreprocessor, Target, read_table, reading_of
 
 FAR = 5.0  # outlier score above which a row is unlike everything in training
 
@@ -25,7 +26,7 @@ class Kept:
         if not (folder / "model").is_dir():
             raise InputError(f"{folder} holds no run of latentgraph fit: it has no folder 'model'.")
         parts = store.load(folder / "model")
-        missing = {"preprocessing.json", "target.json", "rows.json"} - set(parts.names())
+        missing = {"preprocessing.json", "target.json", "rows.json", "reading.json"} - set(parts.names())
         if missing:
             raise InputError(
                 f"{folder}/model was not written by latentgraph fit: it has no {', '.join(sorted(missing))}."
@@ -33,14 +34,15 @@ class Kept:
         self.target = Target.from_json(parts.json("target.json"))
         self.preprocessor = TablePreprocessor.from_json(parts.json("preprocessing.json"))
         self.ids: list[str] = parts.json("rows.json")
+        self.decimal: str | None = parts.json("reading.json")["decimal"]
         kind = DGMClassifier if self.target.task == "classification" else DGMRegressor
         self.model: Any = model_of(kind, parts)
 
 
-def run(folder: Path, table: Path, out: Path, neighbours: int = 3) -> dict[str, Any]:
-    """Write one line for each row of the table to `out`; return a summary."""
+def run(folder: Path, table: Path, out: Path, neighbours: int = 3, **reading: str | None) -> dict[str, Any]:
+    """Write one line for each row of the table to `out`; return a summary. `reading` are options of `read_table`."""
     kept = Kept(folder)
-    prepared = kept.preprocessor.prepare(read_table(table))
+    prepared = kept.preprocessor.prepare(_read(table, kept.decimal, reading))
     neighbours = min(neighbours, len(kept.ids))
     outlier = kept.model.outlier_score(prepared.x)
     index, probability = kept.model.neighbors(prepared.x, k=neighbours)
@@ -61,6 +63,32 @@ def run(folder: Path, table: Path, out: Path, neighbours: int = 3) -> dict[str, 
         "outliers": int((outlier > FAR).sum()),
         "predictions": _count(kept.target, columns[0]),
     }
+
+
+def _read(table: Path, decimal: str | None, options: dict[str, str | None]) -> pd.DataFrame:
+    """A table, where the decimal mark of the training table decides what a few rows alone do not tell.
+
+    1,234 may be more than a thousand. Columns that are clear go before; a contradiction is an error.
+    """
+    if decimal is None or options.get("decimal") is not None:
+        return read_table(table, **options)
+    as_before = {**options, "decimal": decimal}
+    try:
+        frame = read_table(table, **options)
+    except InputError:
+        return read_table(table, **as_before)
+    found = reading_of(frame)
+    if (
+        decimal == ","
+        and found is not None
+        and found.decimal == "."
+        and not frame.equals(read_table(table, **as_before))
+    ):
+        raise InputError(
+            f"{table} has numbers such as 1.234, which are read as fractions, but the table of training had decimal "
+            "commas. Say which it is: --decimal . or --decimal ,"
+        )
+    return frame
 
 
 def _predictions(kept: Kept, x: Any) -> tuple[list[str], list[list[Any]]]:

@@ -1,0 +1,38 @@
+"""What is worth seeing while a graph is learned: do its edges join rows that belong together?"""
+
+from __future__ import annotations
+
+import torch
+
+from latentgraph.training import Callback, NodeSet, TrainState
+
+
+def watch_edges(nodes: NodeSet) -> Callback:
+    """A callback for `fit` that records how alike the ends of the sampled edges are, among the rows learned from.
+
+    Classes: "homophily", the share of edges whose ends have the same class. Numbers: "edge_difference", the mean of
+    the absolute difference between the ends. Edges to other rows do not count: their targets stay unseen.
+
+    >>> from latentgraph.layers import DiscreteDGM
+    >>> graph = DiscreteDGM(torch.nn.Identity(), k=1, temperature=50.0)(torch.tensor([[0.0], [1.0], [9.0], [10.0]]))
+    >>> state = TrainState(torch.nn.Identity(), 1, {}, [graph])
+    >>> watch_edges(NodeSet(graph.x_hat, torch.tensor([0, 0, 1, -1])))(state)
+    >>> state.values
+    {'homophily': 1.0}
+    """
+    y = nodes.y
+    name = "edge_difference" if y.is_floating_point() else "homophily"
+    learned = torch.zeros(len(nodes.x), dtype=torch.bool, device=y.device)
+    learned[nodes.rows] = True
+
+    def watch(state: TrainState) -> None:
+        neighbors = state.graphs[-1].neighbors
+        if neighbors is None:  # a continuous graph joins all
+            return
+        both = learned[:, None] & learned[neighbors]
+        own, other = y[:, None].expand_as(neighbors)[both], y[neighbors][both]
+        if len(own):
+            alike = (own - other).abs() if y.is_floating_point() else (own == other).float()
+            state.values[name] = float(alike.mean())
+
+    return watch
