@@ -3,19 +3,26 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+NPM := $(shell command -v npm 2>/dev/null)
+ASSETS := src/latentgraph/explorer/assets/explorer.js
+MODULES := frontend/node_modules/.ready
 
-.PHONY: demo test lint types docs bench clean
+.PHONY: demo test lint types docs bench explorer picture clean
 
-demo: $(READY)  ## train on an embedded data set of 569 patients and write the learned graph
+demo: $(READY) explorer  ## train on an embedded data set of 569 patients and write the learned graph
 	$(BIN)/latentgraph demo --out demo
 
-test: $(READY) lint types  ## everything that must hold: style, types, tests, docs
+test: $(READY) explorer lint types  ## everything that must hold: style, types, tests, docs
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 	$(MAKE) docs
 
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+ifdef NPM
+	$(MAKE) --no-print-directory $(MODULES)
+	cd frontend && npm run --silent check
+endif
 
 types: $(READY)
 	$(BIN)/mypy
@@ -28,10 +35,27 @@ bench: $(READY)  ## measure everything (25 minutes; leave the machine alone) and
 	$(BIN)/latentgraph bench --out results
 	$(BIN)/python -m latentgraph.bench.docs results docs/speed.md
 
+ifdef NPM
+explorer: $(ASSETS)  ## build the front end of the explorer
+
+$(ASSETS): $(MODULES) $(wildcard frontend/src/*) frontend/build.mjs
+	cd frontend && npm run --silent build
+
+$(MODULES): frontend/package.json frontend/package-lock.json
+	cd frontend && npm ci --silent
+	touch $@
+else
+explorer:
+	@echo "There is no npm: the explorer is not built. Install Node.js (18 or later) to have it; all else works."
+endif
+
+picture: $(READY) explorer  ## take the picture of the explorer for the README, from the demo (needs Chromium)
+	$(BIN)/python frontend/picture.py docs/_static/explorer.png
+
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[dev]"
 	touch $@
 
 clean:
-	rm -rf $(VENV) docs/_build demo .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) docs/_build demo frontend/node_modules src/latentgraph/explorer/assets .mypy_cache .pytest_cache .ruff_cache

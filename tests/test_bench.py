@@ -81,7 +81,7 @@ def test_an_interrupted_run_goes_on(
 
     monkeypatch.setattr(continuous, "measure", pretend)
     command = ["bench", "continuous", "--quick", "--threads", "1", "--out", str(tmp_path)]
-    assert main(command) == 1
+    assert main(command) == 130
     assert "kept" in capsys.readouterr().err
     assert not (tmp_path / "bench-continuous-quick.json").exists()
     assert main(command) == 0

@@ -124,10 +124,10 @@ def test_input_graphs_in_every_form(wine: tuple[np.ndarray, np.ndarray]) -> None
     graph.add_nodes_from(range(len(y)))
     both = np.array(pairs + [(j, i) for i, j in pairs]).T
     matrix = sp.coo_array((np.ones(both.shape[1]), (both[1], both[0])), shape=(len(y), len(y)))
-    results = [DGMClassifier(**QUICK).fit(x, y, edge_index=form).predict_proba(x[:5]) for form in (both, matrix, graph)]
+    results = [DGMClassifier(**QUICK).fit(x, y, edge_index=form).transform(x[:5]) for form in (both, matrix, graph)]
     np.testing.assert_allclose(results[1], results[0], atol=1e-4)
     np.testing.assert_allclose(results[2], results[0], atol=1e-4)
-    assert not np.allclose(DGMClassifier(**QUICK).fit(x, y).predict_proba(x[:5]), results[0], atol=1e-4)
+    assert not np.allclose(DGMClassifier(**QUICK).fit(x, y).transform(x[:5]), results[0], atol=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_among_scikit_learn(wine: tuple[np.ndarray, np.ndarray]) -> None:
     search = GridSearchCV(DGMClassifier(**QUICK), {"k": [3, 6]}, cv=2).fit(x, y)
     assert search.best_params_["k"] in (3, 6)
     named = DGMClassifier(**QUICK).set_output(transform="pandas").fit(x, y).transform(x[:4])
-    assert list(named.columns) == [f"dgmclassifier{i}" for i in range(8)]
+    assert list(named.columns) == [f"dgmclassifier{i}" for i in range(16)]
 
 
 @pytest.mark.parametrize("y", [np.full(20, -1), np.full(20, np.nan)])

@@ -1,4 +1,4 @@
-"""TADPOLE end to end, its loader, and the results file."""
+"""TADPOLE and the suite of tables end to end, their loaders, and the results file."""
 
 import json
 import os
@@ -9,9 +9,14 @@ import numpy as np
 import pytest
 
 from latentgraph.cli import main
+from latentgraph.datasets.brainage import brainage
+from latentgraph.datasets.news import news
+from latentgraph.datasets.nhanes import DIABETES, diabetes
 from latentgraph.datasets.tadpole import tadpole
 from latentgraph.errors import InputError
+from latentgraph.experiments import suite
 from latentgraph.experiments.results import Results
+from latentgraph.experiments.suite_data import TABLES
 from latentgraph.experiments.tadpole import METHODS, table
 
 needs_data = pytest.mark.skipif(
@@ -94,3 +99,56 @@ def test_results_survive_reopening(tmp_path: Path) -> None:
     assert not again.has(method="b")
     assert again.column("accuracy", method="a") == [0.5]
     assert "torch" in again.rows[0]["versions"]
+
+
+def test_suite_of_tables_runs_and_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["reproduce", "tables", "--quick", "--out", str(tmp_path)]
+    assert main(command) == 0
+    printed = capsys.readouterr().out
+    assert "with 5 % of the training labels" in printed
+    assert "mean rank" in printed
+    path = tmp_path / "tables-quick.jsonl"
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    assert len(rows) == 2 * 2 * len(suite.METHODS)
+    ours = [row["accuracy"] for row in rows if row["method"] == suite.OURS]
+    assert min(ours) > 0.85
+    first = path.read_text()
+    assert main(command) == 0
+    assert path.read_text() == first
+
+
+def test_few_labels_are_kept_in_every_class() -> None:
+    split = TABLES["wine"](0, None)
+    few = split.with_few_labels(0)
+    assert np.bincount(few.y[few.y >= 0]).tolist() == [round(0.05 * n) for n in np.bincount(split.y)]
+    assert (few.y == split.y)[few.y >= 0].all()
+
+
+def test_mean_rank_and_stars(tmp_path: Path) -> None:
+    """Ours 0.9, one method 0.95, the others 0.5: rank 2; within a standard error only if the seeds differ enough."""
+    results = Results(tmp_path / "x.jsonl", key=("table", "labels", "seed", "method"))
+    for seed, noise in enumerate((-0.2, 0.2)):
+        for method in suite.METHODS:
+            accuracy = {suite.OURS: 0.9, "kNN": 0.95}.get(method, 0.5)
+            row = {"table": "wine", "labels": "all", "seed": seed, "method": method, "accuracy": accuracy + noise}
+            results.add(row)
+    rows = {row[0]: row for row in suite.table(results, "all")}
+    assert rows[suite.OURS] == (suite.OURS, "90.0 ± 20.0*", "2.00")
+    assert rows["kNN"][2] == "1.00"
+    assert not rows["MLP"][1].endswith("*")
+
+
+@pytest.mark.data
+@needs_data
+def test_tables_of_the_suite() -> None:
+    """Sizes, no person twice, nothing that gives diabetes away, groups that all occur."""
+    people = brainage()
+    assert people.x.shape == (1714, 71)
+    assert np.isfinite(people.x).all()
+    adults = diabetes()
+    assert len(adults) == 5098
+    assert adults["AgeInYearsAtScreening"].astype(float).min() >= 20
+    assert not [name for name in adults if "iabet" in name and name != DIABETES]
+    texts, groups = news()
+    assert len(texts) == len(groups) == 18846
+    assert len(set(groups)) == 20

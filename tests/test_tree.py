@@ -26,7 +26,7 @@ from latentgraph import Euclidean, InputError, PoincareBall, Product, Sphere, gu
 from latentgraph.geometry import Geometry  # noqa: E402
 from latentgraph.sampling import lanes as v  # noqa: E402
 from latentgraph.sampling.kdtree import BALL, Tree, factors_of, plant  # noqa: E402
-from latentgraph.sampling.race import box_cost, leaf_cost, word, words  # noqa: E402
+from latentgraph.sampling.race import ROUGH, box_cost, leaf_cost, log_waiting_times, word, words  # noqa: E402
 
 Array = np.ndarray[Any, np.dtype[Any]]
 njit: Callable[[Callable[..., Any]], Callable[..., Any]] = numba.njit
@@ -507,10 +507,10 @@ def test_every_point_has_its_place(sizes: list[int], dim: int, space: str, doubl
 
 
 @njit
-def lanes_exp(x: Array) -> Array:
+def lanes_exp_above(x: Array) -> Array:
     out = np.empty_like(x)
     for i in range(0, len(x), 16):
-        v.store(out, i, v.exp(v.load_floats(x, i)))
+        v.store(out, i, v.exp_above(v.load_floats(x, i)))
     return out
 
 
@@ -519,6 +519,22 @@ def lanes_log(x: Array) -> Array:
     out = np.empty_like(x)
     for i in range(0, len(x), 16):
         v.store(out, i, v.log(v.load_floats(x, i)))
+    return out
+
+
+@njit
+def lanes_log_roughly(x: Array) -> Array:
+    out = np.empty_like(x)
+    for i in range(0, len(x), 16):
+        v.store(out, i, v.log_roughly(v.load_floats(x, i)))
+    return out
+
+
+@njit
+def lanes_log_waiting_times(bits: Array) -> Array:
+    out = np.empty(len(bits), np.float32)
+    for i in range(0, len(bits), 16):
+        v.store(out, i, log_waiting_times(v.load_ints(bits, i)))
     return out
 
 
@@ -562,16 +578,34 @@ def test_lanes_compute_what_numpy_computes() -> None:
     """Bounds rest on these: the margins of the race allow relative errors of about 1e-6."""
     rng = np.random.default_rng(0)
     x = rng.uniform(-86, 86, 16_000).astype(np.float32)
-    np.testing.assert_allclose(lanes_exp(x), np.exp(x.astype(np.float64)), rtol=1e-6)
     far = np.array([-1e30, -100.0, -87.0, 87.0, 100.0, 1e30, 0.0, -0.0] * 2, np.float32)
-    np.testing.assert_allclose(lanes_exp(far), np.exp(far.astype(np.float64).clip(-87, 87)), rtol=1e-6)
+    for some in (x, far):
+        above = lanes_exp_above(some) / np.exp(some.astype(np.float64).clip(-87, 87))
+        assert bool((above >= 1.0).all())
+        assert bool((above < 1.07).all())
     x = np.exp(rng.uniform(-86, 86, 16_000)).astype(np.float32)
     np.testing.assert_allclose(lanes_log(x), np.log(x.astype(np.float64)), rtol=4e-7, atol=1e-7)
+    np.testing.assert_allclose(lanes_log_roughly(x), np.log(x.astype(np.float64)), rtol=0, atol=1e-3)
     x = np.linspace(0.5, 2.0, 16_000, dtype=np.float32)
     np.testing.assert_allclose(lanes_log(x), np.log(x.astype(np.float64)), rtol=1e-6)
     x = np.exp(rng.uniform(-80, 80, 16_000)).astype(np.float32)
     np.testing.assert_allclose(lanes_sqrt(x), np.sqrt(x.astype(np.float64)), rtol=1.2e-7)
     assert not lanes_sqrt(np.zeros(16, np.float32)).any()
+
+
+def test_waiting_times_of_the_pilot_are_no_more_than_the_true_ones() -> None:
+    """Broken: a point whose noise is enough for the k best is ruled out by its noise in single precision."""
+    rng = np.random.default_rng(3)
+    bits = rng.integers(0, 1 << 32, 16_000, dtype=np.uint64) >> rng.integers(0, 32, 16_000, dtype=np.uint64)
+    ends = np.array([0, 1, 2, 3, (1 << 32) - 1, (1 << 32) - 2, (1 << 32) - 3, 1 << 31] * 2, np.uint64)
+    for some in (bits, ends, (1 << 32) - 1 - bits):
+        number = (some >> np.uint64(1)).astype(np.float64)
+        with np.errstate(divide="ignore"):
+            least, most = (np.log(-np.log1p(-(number + further) * 2.0**-31)) for further in (0.0, 0.5))
+        found = lanes_log_waiting_times(some.astype(np.uint32)).astype(np.float64)
+        assert bool((found <= np.maximum(least, -80.0) + ROUGH).all())  # nobody waits for less than exp(-80)
+        usual = (number >= 1000) & (number <= 2**31 - 1000)
+        assert bool((found[usual] >= most[usual] - ROUGH).all())
 
 
 def test_lanes_compare() -> None:

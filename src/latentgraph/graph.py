@@ -6,7 +6,8 @@ import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     import networkx as nx
     import scipy.sparse as sp
     from torch_geometric.data import Data
+
+    from latentgraph.explorer import Page
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,6 +126,38 @@ class LatentGraph:
         edges = zip(*edge_index.tolist(), weight.detach().tolist(), strict=True)
         graph.add_weighted_edges_from(edges)
         return graph
+
+    def explore(
+        self,
+        path: str | Path | None = None,
+        *,
+        y: Any = None,
+        classes: Sequence[Any] | None = None,
+        probability: Any = None,
+        names: Sequence[Any] | None = None,
+        table: Any = None,
+        title: str = "Learned graph",
+    ) -> Page:
+        """A page to look at the graph: one HTML file that opens offline; in a notebook it shows itself.
+
+        Parameters
+        ----------
+        path : where to write it; None: nowhere, the page is returned only
+        y : (n,) labels: class numbers with -1 for unknown, names with None, or numbers with NaN
+        classes : names of the classes
+        probability : (n, classes) predicted
+        names : (n,) ids of the nodes
+        table : n rows to show with the nodes
+        title : of the page
+
+        `latentgraph.explorer.page` takes more: several layers, an input graph, splits.
+        """
+        from latentgraph.explorer import page
+
+        found = page(self, y=y, classes=classes, probability=probability, names=names, table=table, title=title)
+        if path is not None:
+            found.write(path)
+        return found
 
     def _weighted_edges(self, min_weight: float) -> tuple[Tensor, Tensor]:
         if self.edge_index is not None and self.log_p is not None:

@@ -202,7 +202,7 @@ def fit(
     """
     task = task or classification()
     _check(train, validation, baseline, samples, steps, eval_every)
-    optimizer = optimizer or adam(nn.ModuleList([net, auxiliary or nn.Identity()]), lr, weight_decay)
+    optimizer = optimizer or _adam(nn.ModuleList([net, auxiliary or nn.Identity()]), lr, weight_decay)
     side = None if auxiliary is None else (auxiliary, auxiliary_weight)
     generator = torch.Generator().manual_seed(seed)
     options = {
@@ -339,18 +339,14 @@ def _nodes_of_step(train: Batches, step: int, generator: torch.Generator) -> Nod
     return train(step, generator) if callable(train) else train[(step - 1) % len(train)]
 
 
-def adam(net: nn.Module, lr: float, weight_decay: float, *, decoupled: bool = False) -> torch.optim.Optimizer:
-    """Adam, or AdamW if the decay is `decoupled` from the gradient.
-
-    Weights decay, but not single numbers: a temperature or threshold has no reason to go to one or zero.
-    """
+def _adam(net: nn.Module, lr: float, weight_decay: float) -> torch.optim.Optimizer:
+    """Adam. Weights decay, but not single numbers: a temperature or threshold has no reason to go to one or zero."""
     learned = [p for p in net.parameters() if p.requires_grad]
     groups: list[dict[str, Any]] = [
         {"params": [p for p in learned if p.ndim > 0]},
         {"params": [p for p in learned if p.ndim == 0], "weight_decay": 0.0},
     ]
-    kind = torch.optim.AdamW if decoupled else torch.optim.Adam
-    return kind([g for g in groups if g["params"]], lr=lr, weight_decay=weight_decay)
+    return torch.optim.Adam([g for g in groups if g["params"]], lr=lr, weight_decay=weight_decay)
 
 
 def _check(

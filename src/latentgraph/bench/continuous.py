@@ -39,7 +39,7 @@ class Case(NamedTuple):
 def cases(quick: bool, threads: Sequence[int]) -> list[Case]:
     if quick:
         return [Case(name, 300, count) for count in threads for name in MODULES]
-    found = [Case(name, n, count) for count in threads for n in (1_000, 5_000, 10_000) for name in MODULES]
+    found = [Case(name, n, count) for count in threads for n in (1_000, 2_000, 5_000, 10_000) for name in MODULES]
     return [case for case in found if _fits(case)] + [Case("RowNormalised", 50_000, max(threads))]
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from latentgraph.errors import InputError
 
-NAMES = ("gaussian", "clustered", "flat", "untrained", "duplicates", "low dimension")
+NAMES = ("gaussian", "clustered", "flat", "untrained", "duplicates", "low dimension", "scaled")
 
 
 def points(name: str, n: int, d: int, seed: int = 0) -> tuple[Tensor, float]:
@@ -17,7 +17,8 @@ def points(name: str, n: int, d: int, seed: int = 0) -> tuple[Tensor, float]:
 
     gaussian: nothing special. clustered: seven tight clusters. flat: so low a temperature that all neighbours are about
     equally probable. untrained: t = 1, where neither the distance nor the noise decides alone. duplicates: every point
-    100 times. low dimension: a curved sheet of dimension 3 in d dimensions.
+    100 times. low dimension: a curved sheet of dimension 3 in d dimensions. scaled: gaussian, at a temperature that
+    falls as 1 / d, so that distances weigh the same in any dimension.
     """
     if name not in NAMES:
         raise InputError(f"there are no {name!r} points; there are: {', '.join(NAMES)}.")
@@ -31,4 +32,5 @@ def points(name: str, n: int, d: int, seed: int = 0) -> tuple[Tensor, float]:
     elif name == "low dimension":
         sheet = torch.randn(n, 3, generator=generator) @ torch.randn(3, d, generator=generator) / math.sqrt(3)
         x = sheet.tanh() + 0.01 * x
-    return x, math.exp({"flat": -5.0, "untrained": 0.0}.get(name, 4.0))
+    logarithm = {"flat": -5.0, "untrained": 0.0, "scaled": 4.0 - math.log(d / 4)}.get(name, 4.0)
+    return x, math.exp(logarithm)

@@ -17,6 +17,7 @@ from latentgraph.sampling import gumbel_top_k
 LIBRARIES = ("faiss", "pykeops", "pynndescent")
 SIZES = (500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000)
 INDEX = ("points", "n", "d", "k")
+FEW, WIDTHS = (130, 500), (4, 32, 64, 128)  # where it is least plain whether a tree pays
 
 
 class Case(NamedTuple):
@@ -29,14 +30,15 @@ class Case(NamedTuple):
 
 
 def cases(quick: bool, threads: Sequence[int]) -> list[Case]:
-    """Sizes for every number of threads, the other kinds of points for the first."""
+    """Sizes for every number of threads, the other kinds of points and few nodes for the first."""
     if quick:
         sizes = [("gaussian", 500, 4, 5, 1), ("gaussian", 200, 4, 5, 4)]
-        kinds = [("duplicates", 500, 4, 5, 1)]
+        kinds = [("duplicates", 500, 4, 5, 1), ("scaled", 130, 32, 5, 1)]
     else:
         sizes = [("gaussian", n, d, 5, 1) for d in (4, 16) for n in SIZES]
         sizes += [("gaussian", 1_000_000, 4, 5, 1), ("gaussian", 2_048, 16, 20, 32)]
-        kinds = [(name, 10_000, d, 5, 1) for d in (4, 16) for name in NAMES if name != "gaussian"]
+        kinds = [(name, 10_000, d, 5, 1) for d in (4, 16) for name in NAMES if name not in ("gaussian", "scaled")]
+        kinds += [("scaled", n, d, 5, 1) for n in FEW for d in WIDTHS]
     return [
         Case(*shape, count) for number, count in enumerate(threads) for shape in (sizes if number else sizes + kinds)
     ]
@@ -74,15 +76,21 @@ def measure(case: Case) -> list[Row]:
 
 
 def tables(rows: Sequence[Row]) -> list[Table]:
+    few, many = ([row for row in rows if (row["points"] == "scaled") == scaled] for scaled in (True, False))
     found = []
     for count in dict.fromkeys(row["threads"] for row in rows):
-        here = [row for row in rows if row["threads"] == count]
+        here = [row for row in many if row["threads"] == count]
         found.append(ratios(f"Time, {in_words(count)}", here, INDEX, OURS))
-    return [*found, megabytes(f"Memory, {in_words(count)}", here, INDEX)]
+    found.append(megabytes(f"Memory, {in_words(count)}", here, INDEX))
+    if few:
+        found.append(ratios(f"Few nodes, {in_words(few[0]['threads'])}", few, INDEX[1:], OURS))
+    return found
 
 
 def _asked(regime: str, n: int, d: int) -> list[str]:
-    """The methods that can do it."""
+    """The methods that can do it; for few nodes those that `backend="auto"` chooses from, and the dense formula."""
+    if regime == "scaled":
+        return [OURS, "torch backend", "dense formula"]
     can = [
         name for name, method in methods().items() if method.least <= n <= (method.most if d <= 4 else method.most_wide)
     ]

@@ -7,7 +7,7 @@ import math
 from abc import ABC, abstractmethod
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -20,20 +20,25 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
 from latentgraph import store
-from latentgraph.attended import Attended
+from latentgraph.checkpoint import Checkpoint
 from latentgraph.errors import InputError
 from latentgraph.estimators import keeping
+from latentgraph.estimators.forest import Forest
+from latentgraph.estimators.network import FromPrincipal, adamw, network
 from latentgraph.geometry import Euclidean, Geometry, PoincareBall, Sphere
 from latentgraph.graph import LatentGraph, edge_frequencies, on_graph
 from latentgraph.input_graph import InputGraph, as_edge_index
 from latentgraph.layers import DiscreteDGM
 from latentgraph.model import DGMNet, consensus
 from latentgraph.sampling import nearest
-from latentgraph.stacks import Stack, gcn, mlp
 from latentgraph.training import History, NodeSet, Task, fit
+from latentgraph.watching import watch_edges
+
+if TYPE_CHECKING:
+    from latentgraph.explorer import Page
 
 GEOMETRIES: dict[str, type[Geometry]] = {"euclidean": Euclidean, "hyperbolic": PoincareBall, "sphere": Sphere}
-FEW_LABELS = 40  # below, none of them is given away for validation
+FEW_LABELS = 200  # below, none of them is given away for validation
 LARGEST = 20.0  # standardised features are clipped here: one outlier must not decide where everybody else is
 
 Array = NDArray[Any]
@@ -55,6 +60,7 @@ class DGMEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         "patience": [Interval(Integral, 1, None, closed="left")],
         "validation_fraction": [Interval(Real, 0, 1, closed="left")],
         "samples": [Interval(Integral, 1, None, closed="left")],
+        "trees": [Interval(Integral, 0, None, closed="left")],
         "standardize": ["boolean"],
         "joint": ["boolean"],
         "device": [str],
@@ -67,16 +73,17 @@ class DGMEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         *,
         k: int = 10,
         hidden: int = 64,
-        embedding_dim: int = 8,
+        embedding_dim: int = 16,
         geometry: Literal["euclidean", "hyperbolic", "sphere"] = "euclidean",
         dropout: float = 0.3,
         auxiliary: float = 1.0,
         learning_rate: float = 0.01,
-        weight_decay: float = 1e-3,
+        weight_decay: float = 0.3,
         steps: int = 200,
         patience: int = 50,
         validation_fraction: float = 0.15,
         samples: int = 8,
+        trees: int = 200,
         standardize: bool = True,
         joint: bool = False,
         device: str = "cpu",
@@ -95,6 +102,7 @@ class DGMEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         self.patience = patience
         self.validation_fraction = validation_fraction
         self.samples = samples
+        self.trees = trees
         self.standardize = standardize
         self.joint = joint
         self.device = device
@@ -103,35 +111,43 @@ class DGMEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
     # Fitting
 
+    _checkpoint: Checkpoint | None = None  # where `fit` keeps how far it has come, and goes on from
+
     def _fit(self, x: Array, y: Tensor, outputs: int, task: Task, weight: Tensor | None, graph: InputGraph) -> None:
         """Train the network on rows x with targets y, of which -1 or NaN are unknown."""
         if len(x) < 2:
             raise ValueError(f"n_samples={len(x)}: a graph needs at least 2 samples.")
-        to = _device(self.device)
+        to = usable_device(self.device)
         random = check_random_state(self.random_state)
         self.seed_ = int(random.randint(2**31 - 1))
         self.scaler_ = StandardScaler().fit(x) if self.standardize else None
         self.population_ = self._features(x)
         self.k_ = min(self.k, len(x) - 1)
         self.edge_index_ = as_edge_index(graph, len(x))
+        self.forest_, self.opinion_ = self._forest(y, weight)
+        inputs = self._inputs(self.population_, self.opinion_).float()
         with torch.random.fork_rng():
             torch.manual_seed(self.seed_)
-            self.net_, head = self._network(x.shape[1], outputs)
+            self.net_, head = self._network(outputs)
+            embed = self._dgm.embed
+            assert isinstance(embed, FromPrincipal)
+            embed.start(inputs)
         learn, stop = self._split(y, random)
-        x32 = self.population_.float()
-        nodes = NodeSet(x32, y, learn, self.edge_index_, weight=weight).to(to)
+        nodes = NodeSet(inputs, y, learn, self.edge_index_, weight=weight).to(to)
         self.net_.to(to)
+        head.to(to)
         self.history_: History = fit(
             self.net_,
             nodes,
-            validation=None if stop is None else NodeSet(x32, y, stop, self.edge_index_).to(to),
+            validation=None if stop is None else NodeSet(inputs, y, stop, self.edge_index_).to(to),
             task=task,
-            auxiliary=head.to(to) if self.auxiliary else None,
+            auxiliary=head if self.auxiliary else None,
             auxiliary_weight=self.auxiliary,
+            optimizer=adamw(nn.ModuleList([self.net_, head]), self.learning_rate, self.weight_decay),
             steps=self.steps,
-            lr=self.learning_rate,
-            weight_decay=self.weight_decay,
             patience=self.patience,
+            callbacks=[watch_edges(nodes)],
+            checkpoint=self._checkpoint,
             seed=self.seed_,
             show=self.verbose,
             title="learning the graph",
@@ -141,23 +157,38 @@ class DGMEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         self.n_iter_ = len(self.history_.rows)
         self._look_back(task)
 
-    def _network(self, features: int, outputs: int) -> tuple[DGMNet, nn.Module]:
-        """f, a graph, two convolutions on it; and the head that teaches f directly."""
-        widths = [features, self.hidden, self.embedding_dim]
-        embed = mlp(widths, dropout=self.dropout) if self.edge_index_ is None else gcn(widths, dropout=self.dropout)
-        dgm = DiscreteDGM(embed, self.k_, geometry=GEOMETRIES[self.geometry]())
-        g = Stack(
-            nn.Dropout(self.dropout),
-            Attended(features, self.hidden),
-            nn.ReLU(),
-            nn.Dropout(self.dropout),
-            Attended(self.hidden, outputs),
+    def _forest(self, y: Tensor, weight: Tensor | None) -> tuple[Forest | None, Tensor | None]:
+        """Trees grown on the labelled rows, and what they think of each row."""
+        if not self.trees:
+            return None, None
+        x, target, known = self.population_.numpy(), y.numpy(), _known(y).numpy()
+        weights = None if weight is None else weight.numpy()
+        forest, opinion = Forest.grow(x, target, known, weights, self.trees, self.seed_)
+        return forest, torch.as_tensor(opinion)
+
+    def _inputs(self, features: Tensor, opinion: Tensor | None = None) -> Tensor:
+        """What the network sees of rows: their features, weighed by importance, and what the forest thinks of them."""
+        if self.forest_ is None:
+            return features
+        opinion = torch.as_tensor(self.forest_(features.numpy())) if opinion is None else opinion
+        return torch.cat([features * torch.as_tensor(self.forest_.weights()), opinion], 1)
+
+    def _network(self, outputs: int) -> tuple[DGMNet, nn.Module]:
+        return network(
+            self.population_.shape[1] + (outputs if self.forest_ is not None else 0),
+            outputs,
+            self.k_,
+            hidden=self.hidden,
+            embedding_dim=self.embedding_dim,
+            geometry=GEOMETRIES[self.geometry](),
+            dropout=self.dropout,
+            input_graph=self.edge_index_ is not None,
+            opinion=self.forest_ is not None,
         )
-        return DGMNet([(dgm, g)]), nn.Linear(self.embedding_dim, outputs)
 
     def _split(self, y: Tensor, random: np.random.RandomState) -> tuple[Tensor, Tensor | None]:
         """Masks of the labelled rows to learn from, and of those to stop by: none if labels are few."""
-        known = ~y.isnan() if y.is_floating_point() else y >= 0
+        known = _known(y)
         rows = known.nonzero()[:, 0].numpy()
         if len(rows) < FEW_LABELS or not self.validation_fraction:
             return known, None
@@ -171,7 +202,7 @@ class DGMEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         """What the trained network says of its own population."""
         mean, graphs = consensus(
             self.net_,
-            self.population_,
+            self._inputs(self.population_, self.opinion_),
             self.edge_index_,
             samples=self.samples,
             link=task.link,
@@ -191,17 +222,16 @@ class DGMEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
     def _validated(self, X: ArrayLike) -> Array:
         check_is_fitted(self)
-        found: Array = validate_data(self, X, reset=False, dtype=np.float64)
+        found: Array = validate_data(self, X, reset=False, dtype=np.float64, order="C")
         return found
 
     def _mean(self, X: ArrayLike, link: Any) -> Array:
         """Consensus for new rows, which join the population: it does not change, and they do not see each other."""
         x = self._validated(X)
-        new = self._features(x)
-        options: dict[str, Any] = {} if self.joint else {"guests": len(new), "keys": _keys(x)}
+        options: dict[str, Any] = {} if self.joint else {"guests": len(x), "keys": _keys(x)}
         out, _ = consensus(
             self.net_,
-            torch.cat([self.population_, new]),
+            self._joined(x),
             self.edge_index_,
             samples=self.samples,
             link=link,
@@ -211,6 +241,11 @@ class DGMEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         found: Array = out[len(self.population_) :].numpy()
         return found
 
+    def _joined(self, x: Array) -> Tensor:
+        """The inputs of the population, and below them those of new rows."""
+        new = self._inputs(self._features(x))
+        return torch.cat([self._inputs(self.population_, self.opinion_), new])
+
     @torch.no_grad()
     def transform(self, X: ArrayLike) -> Array:
         """Graph embedding of new rows: (n, embedding_dim). Near rows are probable neighbours."""
@@ -218,11 +253,11 @@ class DGMEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
     @torch.no_grad()
     def _embed(self, x: Array) -> Tensor:
-        dgm, new = self._dgm, self._features(x)
+        dgm = self._dgm
         if self.edge_index_ is None:
-            return dgm.geometry.project(dgm.embed(new))
-        joined = torch.cat([self.population_, new])
-        return dgm.geometry.project(on_graph(dgm.embed, joined, self.edge_index_))[len(self.population_) :]
+            return dgm.geometry.project(dgm.embed(self._inputs(self._features(x))))
+        embedded = on_graph(dgm.embed, self._joined(x), self.edge_index_)
+        return dgm.geometry.project(embedded)[len(self.population_) :]
 
     @property
     def _dgm(self) -> DiscreteDGM:
@@ -280,6 +315,25 @@ class DGMEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         near = old[:, None] - old[nearest(old, self.k_)]
         return max(float(near.norm(dim=2).mean(1).median()), math.ulp(1.0))
 
+    def explore(self, path: str | Path | None = None, *, y: ArrayLike | None = None, table: Any = None) -> Page:
+        """A page to look at the learned graph: one HTML file that opens offline; in a notebook it shows itself.
+
+        Parameters
+        ----------
+        path : where to write it; None: nowhere, the page is returned only
+        y : labels of the rows of `fit`, also those that it did not see
+        table : one row for each row of `fit`, to be shown with the nodes; default: their features are not shown
+
+        `latentgraph.explorer.from_estimator` takes more: names of rows and classes, splits.
+        """
+        from latentgraph.explorer import from_estimator
+
+        check_is_fitted(self)
+        page = from_estimator(self, y=y, table=table)
+        if path is not None:
+            page.write(path)
+        return page
+
     # Keeping
 
     def save(self, path: str | Path) -> None:
@@ -317,7 +371,11 @@ def _keys(x: Array) -> Tensor:
     return torch.tensor([int.from_bytes(digest, "little", signed=True) for digest in digests], dtype=torch.long)
 
 
-def _device(name: str) -> torch.device:
+def _known(y: Tensor) -> Tensor:
+    return ~y.isnan() if y.is_floating_point() else y >= 0
+
+
+def usable_device(name: str) -> torch.device:
     """A device that is there."""
     try:
         return torch.zeros(1, device=name).device

@@ -32,11 +32,13 @@ class DGMClassifier(ClassifierMixin, DGMEstimator):  # type: ignore[misc]
     k : neighbours sampled for each row
     hidden, embedding_dim : widths of f's hidden layer and of the graph embedding
     geometry : space of the embedding
-    dropout, weight_decay : regularisation
+    dropout, weight_decay : regularisation; the decay is decoupled from the gradient (AdamW)
     auxiliary : weight of the loss of a linear classifier on the graph embedding
     learning_rate, steps, patience : of Adam, full batch; `patience` steps without a better validation score end it
-    validation_fraction : part of the labelled rows that decides when to stop; with fewer than 40 labels none does
+    validation_fraction : part of the labelled rows that decides when to stop; with fewer than 200 labels none does
     samples : graphs over which predictions are averaged
+    trees : of a random forest that is grown first, on the labelled rows. It tells the network which columns matter, and
+        what it thinks of each row: the prediction starts there. 0 leaves it out
     standardize : to mean 0 and variance 1, by the rows of `fit`
     joint : whether new rows of one call also see each other
     class_weight : "balanced", or a weight for each class
@@ -72,16 +74,17 @@ class DGMClassifier(ClassifierMixin, DGMEstimator):  # type: ignore[misc]
         *,
         k: int = 10,
         hidden: int = 64,
-        embedding_dim: int = 8,
+        embedding_dim: int = 16,
         geometry: Literal["euclidean", "hyperbolic", "sphere"] = "euclidean",
         dropout: float = 0.3,
         auxiliary: float = 1.0,
         learning_rate: float = 0.01,
-        weight_decay: float = 1e-3,
+        weight_decay: float = 0.3,
         steps: int = 200,
         patience: int = 50,
         validation_fraction: float = 0.15,
         samples: int = 8,
+        trees: int = 200,
         standardize: bool = True,
         joint: bool = False,
         class_weight: Literal["balanced"] | Mapping[Any, float] | None = None,
@@ -109,7 +112,7 @@ class DGMClassifier(ClassifierMixin, DGMEstimator):  # type: ignore[misc]
         edge_index : an input graph for f: (2, e) source above target, a scipy matrix or a networkx graph
         sample_weight : (n,) how much each row counts in the loss; it stays in the graph also with weight zero
         """
-        x, labels = validate_data(self, X, y, dtype=np.float64)
+        x, labels = validate_data(self, X, y, dtype=np.float64, order="C")
         check_classification_targets(labels)
         known = np.ones(len(labels), bool) if labels.dtype.kind in "OUSb" else labels != -1
         if not known.any():

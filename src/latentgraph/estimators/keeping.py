@@ -11,6 +11,7 @@ import torch
 from sklearn.preprocessing import StandardScaler
 
 from latentgraph.errors import InputError
+from latentgraph.estimators.forest import Forest
 from latentgraph.graph import on_graph
 from latentgraph.store import Parts
 from latentgraph.training import History
@@ -20,6 +21,9 @@ def parts_of(model: Any) -> dict[str, Any]:
     """A fitted estimator as parts of a model folder."""
     tensors = {f"net.{name}": value for name, value in model.net_.state_dict().items()}
     tensors |= {"population": model.population_, "mean": torch.as_tensor(model._mean_of_population)}
+    if model.forest_ is not None:
+        tensors |= {f"forest.{name}": torch.as_tensor(value) for name, value in vars(model.forest_).items()}
+        tensors["opinion"] = model.opinion_
     if model.edge_index_ is not None:
         tensors["edge_index"] = model.edge_index_
     if model.scaler_ is not None:
@@ -64,7 +68,9 @@ def model_of(kind: type[Any], parts: Parts) -> Any:
         model.scaler_ = StandardScaler()
         model.scaler_.mean_, model.scaler_.scale_ = tensors["mean_"].numpy(), tensors["scale_"].numpy()
         model.scaler_.n_features_in_ = model.n_features_in_
-    model.net_, _ = model._network(model.n_features_in_, model._mean_of_population.shape[1])
+    grown = {name[7:]: value.numpy() for name, value in tensors.items() if name.startswith("forest.")}
+    model.forest_, model.opinion_ = (Forest(**grown), tensors["opinion"]) if grown else (None, None)
+    model.net_, _ = model._network(model._mean_of_population.shape[1])
     model.net_.double().eval()
     model.net_.load_state_dict({n[4:]: value for n, value in tensors.items() if n.startswith("net.")})
     model.history_ = History(about["history"], about["best_step"])
@@ -73,7 +79,8 @@ def model_of(kind: type[Any], parts: Parts) -> Any:
     model.graph_ = sp.csr_array(entries, shape=(len(model.population_), len(model.population_)))
     dgm = model._dgm
     with torch.no_grad():
-        model.embedding_ = dgm.geometry.project(on_graph(dgm.embed, model.population_, model.edge_index_)).numpy()
+        inputs = model._inputs(model.population_, model.opinion_)
+        model.embedding_ = dgm.geometry.project(on_graph(dgm.embed, inputs, model.edge_index_)).numpy()
     model._restore(about)
     return model
 

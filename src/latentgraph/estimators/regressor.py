@@ -46,7 +46,7 @@ class DGMRegressor(RegressorMixin, DGMEstimator):  # type: ignore[misc]
         sample_weight: ArrayLike | None = None,
     ) -> Self:
         """Learn from the rows X (n, features) whose target y is not NaN; see `DGMClassifier.fit`."""
-        x = validate_data(self, X, dtype=np.float64)
+        x = validate_data(self, X, dtype=np.float64, order="C")
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
         values = _targets(y, len(x))

@@ -27,7 +27,7 @@ if sys.platform != "win32":
 RECORD, CONFIG = "run.json", "config.yaml"
 RESULTS = (
     *("summary.json", "metrics.json", "history.csv", "tested.csv", "nodes.csv", "graph.npz", "card.md"),
-    *("model", "plots"),
+    *("table.parquet", "explorer.html", "model", "plots"),
 )
 
 

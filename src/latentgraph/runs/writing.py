@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +16,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from latentgraph import store
+from latentgraph.errors import InputError
 from latentgraph.estimators.keeping import parts_of
 from latentgraph.experiments.results import versions
+from latentgraph.explorer import from_run, keep_table
 from latentgraph.files import replacing
 from latentgraph.runs import plots
 from latentgraph.runs.card import card
@@ -74,6 +77,7 @@ def write(out: Path, plan: Plan, trained: Trained) -> dict[str, Any]:
     _write_table(out / "tested.csv", *_tested(trained))
     with replacing(out / "graph.npz", "wb") as file:
         sp.save_npz(file, model.graph_)
+    _draw(out, trained.frame)
     metrics = {"best_step": model.history_.best_step, "steps": history, **_measured(trained)}
     drawn = plots.write(out / "plots", target, y, history, model.history_.best_step, *trained.out_of_sample())
     with replacing(out / "card.md") as file:
@@ -82,6 +86,15 @@ def write(out: Path, plan: Plan, trained: Trained) -> dict[str, Any]:
         with replacing(out / name) as file:
             json.dump(content, file, indent=2)
     return summary
+
+
+def _draw(out: Path, frame: pd.DataFrame) -> None:
+    """The page to look at the graph, with the rows of the table. A run is complete without it."""
+    keep_table(frame, out)
+    try:
+        from_run(out).write(out / "explorer.html")
+    except InputError as error:
+        print(f"latentgraph: no explorer.html: {error}", file=sys.stderr)
 
 
 def _parts(trained: Trained) -> dict[str, Any]:

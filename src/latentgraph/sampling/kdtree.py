@@ -30,7 +30,7 @@ class Tree(NamedTuple):
     points: Array  # (places, d) its coordinates as they came
     lanes: Array  # flat (leaves, coords, 16) float32: the points of a leaf side by side, coordinate by coordinate
     boxes: Array  # flat (nodes, 2, coords) float32: lowest and highest coordinates below a node
-    coords: int  # coordinates of a point, the further ones below included
+    coords: int  # coordinates of a point, the further ones below included; in flat space zeros up to a multiple of 4
     first_leaf: Array  # (graphs + 1,)
     size: Array  # (graphs,) number of points
     graph_of: Array  # (leaves,) the graph a leaf belongs to
@@ -40,6 +40,7 @@ class Tree(NamedTuple):
     stop: Array
     curvature: Array
     gap: Array  # number of the further coordinate
+    bent: tuple[int, ...]  # () if space is one flat factor, in single precision as it came: code is compiled for that
     slack: float  # how far a coordinate in single precision may be off: zero if that is what came
     rounding: float  # relative error of a sum of d squares in single precision and of what follows, with room to spare
     bunch: int  # leaves of a cell that is not split any further
@@ -72,7 +73,7 @@ def guests(tree: Tree, x: Array) -> Crews:
     rows[place] = order
     points = np.zeros((len(rows), x.shape[1]), x.dtype)
     points[place] = x[order]
-    lanes = np.empty(len(rows) * tree.coords, np.float32)
+    lanes = np.zeros(len(rows) * tree.coords, np.float32)
     _side_by_side(tree, points, lanes)
     return Crews(np.repeat(leaf, crews), rows, points, lanes, True)
 
@@ -104,13 +105,14 @@ def plant(x: Array, sizes: Sequence[int], factors: Sequence[tuple[int, int, floa
     kind, dims, curvature = (np.array(column) for column in zip(*factors, strict=True))
     stop = dims.cumsum()
     is_ball = kind == BALL
-    coords = x.shape[1] + int(is_ball.sum())
     exact, eps = x.dtype == np.float32, float(np.finfo(np.float32).eps)
+    bent = () if exact and kind.tolist() == [FLAT] else (1,)
+    coords = x.shape[1] + int(is_ball.sum()) if bent else -(-x.shape[1] // 4) * 4
     tree = Tree(
         rows=np.empty(leaves * LANES, np.int64),
         points=np.empty((leaves * LANES, x.shape[1]), x.dtype),
-        lanes=np.empty(leaves * coords * LANES, np.float32),
-        boxes=np.empty(4 * leaves * coords, np.float32),
+        lanes=np.zeros(leaves * coords * LANES, np.float32),
+        boxes=np.zeros(4 * leaves * coords, np.float32),
         coords=coords,
         first_leaf=first_leaf,
         size=size,
@@ -120,6 +122,7 @@ def plant(x: Array, sizes: Sequence[int], factors: Sequence[tuple[int, int, floa
         stop=stop,
         curvature=curvature,
         gap=x.shape[1] + is_ball.cumsum() - 1,
+        bent=bent,
         slack=0.0 if exact else 2 * eps * reach,
         rounding=(x.shape[1] + 8) * eps,
         bunch=1 if x.shape[1] < MANY_DIMENSIONS else 8,
@@ -264,7 +267,7 @@ def _outside(tree: Tree, node: int, x: Array, row: int) -> float:
 @njit(**JIT)
 def _bound_gaps(tree: Tree, graph: int) -> None:
     """Bound the further coordinates too, where the geometry has some."""
-    if tree.coords > tree.points.shape[1]:
+    if len(tree.bent) and tree.coords > tree.points.shape[1]:
         first = tree.first_leaf[graph]
         _bound_gaps_below(tree, 2 * first, first, tree.first_leaf[graph + 1] - first)
 

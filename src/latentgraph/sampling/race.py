@@ -31,16 +31,20 @@ from numba import float64, int64, njit, uint32, uint64
 
 from latentgraph.sampling import lanes as v
 from latentgraph.sampling.kdtree import BALL, FLAT, SPHERE, Array, Crews, Tree
-from latentgraph.sampling.lanes import INLINE, JIT, LANES, Floats, Ints, Word
+from latentgraph.sampling.lanes import LANES, Floats, Ints, Word
 
+JIT = {**v.JIT, "_nrt": False}  # nothing here makes an array: numba need not count references to those it gets
+INLINE = {**JIT, "forceinline": True}
 F = np.float32
 NONE = F(-3e38)  # the k-th best value of a row that has fewer than k
-CERTAIN_MISS = F(-40.0)  # log of an expected number of arrivals that is as good as none: 4e-18
 SMALL = F(0.3)  # expected arrivals up to which it pays to ask first whether there is any
 SPREAD = F(8.0)  # difference of cost within a cell up to which arrivals are generated for the cell as a whole
 WORTHWHILE = 64  # points of the smallest such cell
 PILOT = 128  # leaves around home that are gone through point by point, at most
 EXCLUDED = F(3e38)  # the cost of a place without a point, or of the row itself; `supports` keeps others below 1e30
+LARGE = 256  # points of a pilot in which it pays to find out first who is too far for any noise
+ROUGH = F(0.01)  # error of `log_waiting_times`
+LONG_AGO = F(40.0)  # as good as no waiting time is below exp(-40): one in 2e17
 MARGIN = F(0.001)  # added to logarithms in single precision, beside the relative `Tree.rounding`
 ALL_LANES = np.uint32(0xFFFF)
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -62,10 +66,14 @@ class Packet(NamedTuple):
     worst: Array  # (16,) float32: the k-th best value, or NONE
     stack: Array  # (128, 4) int64: cells still to be asked: node, first leaf, leaves, lanes
     stack_cost: Array  # flat (128, 16) float32: what they cost at least
+    least: Array  # (16,) float32: the same of the cell at hand
     pilot: int  # leaves around the home leaf that are gone through point by point
-    costs: Array  # flat (16 pilot, 16) float32: of each point of the pilot for each row
-    minima: Array  # flat (groups, 16) float32: the least cost in each group of the pilot's points
-    bound: Array  # (16,) float32: at least k points of the pilot cost no more
+    costs: Array  # flat (16 pilot, 16) float32: of each point of the pilot for each row, then with its noise
+    minima: Array  # flat (groups, 16) float32: the least of these in each group of the pilot's points
+    bound: Array  # (16,) float32: of at least k points of the pilot they are no more
+    turn: Array  # (16, 2) int64: lanes with points of a leaf that can get among their k best, and which, as bits
+    due: Array  # (pairs, 2) int64: lane and place of arrivals to be decided
+    value: Array  # (pairs,) float64: their values, plus base
     path: Array  # (64, 4) int64: siblings on the way from the root to the home leaf: node, leaf, leaves, done
 
 
@@ -84,10 +92,14 @@ def new_packet(tree: Tree, k: int) -> Packet:
         worst=np.zeros(LANES, np.float32),
         stack=np.zeros((128, 4), np.int64),
         stack_cost=np.zeros(128 * LANES, np.float32),
+        least=np.zeros(LANES, np.float32),
         pilot=pilot,
         costs=np.zeros(pilot * LANES * LANES, np.float32),
         minima=np.zeros(groups * LANES, np.float32),
         bound=np.zeros(LANES, np.float32),
+        turn=np.zeros((LANES, 2), np.int64),
+        due=np.zeros((pilot * LANES * LANES, 2), np.int64),
+        value=np.zeros(pilot * LANES * LANES),
         path=np.zeros((64, 4), np.int64),
     )
 
@@ -131,6 +143,16 @@ def uniform(z: Word) -> float:
 def uniforms(bits: Ints) -> Floats:
     """Single-precision numbers in [0, 1) from the upper 31 bits of each word, rounded down."""
     return v.to_floats(bits >> 1) * F(2.0**-31)
+
+
+@njit(**INLINE)
+def log_waiting_times(bits: Ints) -> Floats:
+    """Lower bounds of the logarithms of the `waiting_time`s that begin with these bits, but for an error of `ROUGH`."""
+    u = uniforms(bits)
+    left = v.to_floats(((bits >> 1) ^ 0x7FFFFFFF) + 1) * F(2.0**-31)  # 1 - u, also where u is nearly 1
+    series = u * (u * (u * (u * F(1 / 4) + F(1 / 3)) + F(1 / 2)) + F(1.0))
+    late = F(0.0) - v.log_roughly(left)
+    return v.log_roughly(v.choose(u, v.splat(F(0.25)), series, late))
 
 
 @njit(**INLINE)
@@ -195,21 +217,49 @@ def finish(kind: int, curvature: float, slack: float, dims: int, square: Floats,
     return square if kind == FLAT else bend(kind, curvature, square, gaps)
 
 
+# The factors of space. The length of `tree.bent` is known when compiling, and a single flat factor takes no loop.
+
+
+@njit(**INLINE)
+def factors(tree: Tree) -> int:
+    return len(tree.kind) if len(tree.bent) else 1
+
+
+@njit(**INLINE)
+def kind_of(tree: Tree, f: int) -> int:
+    return tree.kind[f] if len(tree.bent) else FLAT
+
+
+@njit(**INLINE)
+def start_of(tree: Tree, f: int) -> int:
+    return tree.start[f] if len(tree.bent) else 0
+
+
+@njit(**INLINE)
+def stop_of(tree: Tree, f: int) -> int:
+    return tree.stop[f] if len(tree.bent) else (tree.coords >> 2) << 2  # the compiler sees that it is a multiple of 4
+
+
+@njit(**INLINE)
+def slack_of(tree: Tree) -> float:
+    return tree.slack if len(tree.bent) else 0.0
+
+
 @njit(**INLINE)
 def box_cost(tree: Tree, node: int, query: Array, t: float) -> Floats:
     """What the nearest point of a box may cost the 16 rows."""
     low, high = 2 * node * tree.coords, (2 * node + 1) * tree.coords
     total = v.splat(F(0.0))
-    for f in range(len(tree.kind)):
+    for f in range(factors(tree)):
         square = v.splat(F(0.0))
-        for c in range(tree.start[f], tree.stop[f]):
+        for c in range(start_of(tree, f), stop_of(tree, f)):
             q = v.load_floats(query, c * LANES)
             outside = v.maximum(v.spread(tree.boxes, low + c) - q, q - v.spread(tree.boxes, high + c))
             outside = v.maximum(outside, v.splat(F(0.0)))
             square = square + outside * outside
         gaps = v.load_floats(query, tree.gap[f] * LANES) * v.spread(tree.boxes, high + tree.gap[f])
-        dims = tree.stop[f] - tree.start[f]
-        total = total + finish(tree.kind[f], tree.curvature[f], tree.slack, dims, square, gaps)
+        dims = stop_of(tree, f) - start_of(tree, f)
+        total = total + finish(kind_of(tree, f), tree.curvature[f], slack_of(tree), dims, square, gaps)
     return total * F(t)
 
 
@@ -218,15 +268,15 @@ def far_cost(tree: Tree, node: int, query: Array, t: float) -> Floats:
     """What the farthest corner of a box costs, roughly: it only decides how to go on."""
     low, high = 2 * node * tree.coords, (2 * node + 1) * tree.coords
     total = v.splat(F(0.0))
-    for f in range(len(tree.kind)):
+    for f in range(factors(tree)):
         square = v.splat(F(0.0))
-        for c in range(tree.start[f], tree.stop[f]):
+        for c in range(start_of(tree, f), stop_of(tree, f)):
             q = v.load_floats(query, c * LANES)
             across = v.maximum(q - v.spread(tree.boxes, low + c), v.spread(tree.boxes, high + c) - q)
             square = square + across * across
-        if tree.kind[f] != FLAT:
+        if kind_of(tree, f) != FLAT:
             gaps = v.load_floats(query, tree.gap[f] * LANES) * v.spread(tree.boxes, low + tree.gap[f])
-            square = bend_up(tree.kind[f], tree.curvature[f], square, gaps)
+            square = bend_up(kind_of(tree, f), tree.curvature[f], square, gaps)
         total = total + square
     return total * F(t)
 
@@ -243,10 +293,10 @@ def leaf_cost(tree: Tree, leaf: int, query: Array, lane: int, t: float) -> Float
     """What the 16 points of a leaf cost one row."""
     base = leaf * tree.coords * LANES
     total = v.splat(F(0.0))
-    for f in range(len(tree.kind)):
+    for f in range(factors(tree)):
         # Four sums at a time: each waits for its own last addition only.
         s0, s1, s2, s3 = v.splat(F(0.0)), v.splat(F(0.0)), v.splat(F(0.0)), v.splat(F(0.0))
-        c, stop = tree.start[f], tree.stop[f]
+        c, stop = start_of(tree, f), stop_of(tree, f)
         while c + 3 < stop:
             s0 = add_square(s0, tree.lanes, base, query, lane, c)
             s1 = add_square(s1, tree.lanes, base, query, lane, c + 1)
@@ -258,8 +308,8 @@ def leaf_cost(tree: Tree, leaf: int, query: Array, lane: int, t: float) -> Float
             c += 1
         square, gap = (s0 + s1) + (s2 + s3), tree.gap[f] * LANES
         gaps = v.load_floats(tree.lanes, base + gap) * v.spread(query, gap + lane)
-        dims = tree.stop[f] - tree.start[f]
-        total = total + finish(tree.kind[f], tree.curvature[f], tree.slack, dims, square, gaps)
+        dims = stop_of(tree, f) - start_of(tree, f)
+        total = total + finish(kind_of(tree, f), tree.curvature[f], slack_of(tree), dims, square, gaps)
     return total * F(t)
 
 
@@ -276,20 +326,20 @@ def pair_costs(tree: Tree, leaf: int, query: Array, t: float, costs: Array, at: 
     for j in range(0, LANES, 4):  # four points at a time: each sum waits for its own last addition only
         base = leaf * tree.coords * LANES + j
         total0, total1, total2, total3 = v.splat(F(0.0)), v.splat(F(0.0)), v.splat(F(0.0)), v.splat(F(0.0))
-        for f in range(len(tree.kind)):
+        for f in range(factors(tree)):
             s0, s1, s2, s3 = v.splat(F(0.0)), v.splat(F(0.0)), v.splat(F(0.0)), v.splat(F(0.0))
-            for c in range(tree.start[f], tree.stop[f]):
+            for c in range(start_of(tree, f), stop_of(tree, f)):
                 q, p = v.load_floats(query, c * LANES), base + c * LANES
                 s0 = add_squares(s0, q, tree.lanes, p)
                 s1 = add_squares(s1, q, tree.lanes, p + 1)
                 s2 = add_squares(s2, q, tree.lanes, p + 2)
                 s3 = add_squares(s3, q, tree.lanes, p + 3)
-            kind, curvature, dims = tree.kind[f], tree.curvature[f], tree.stop[f] - tree.start[f]
+            kind, curvature, dims = kind_of(tree, f), tree.curvature[f], stop_of(tree, f) - start_of(tree, f)
             own, gap = v.load_floats(query, tree.gap[f] * LANES), base + tree.gap[f] * LANES
-            total0 = total0 + finish(kind, curvature, tree.slack, dims, s0, own * v.spread(tree.lanes, gap))
-            total1 = total1 + finish(kind, curvature, tree.slack, dims, s1, own * v.spread(tree.lanes, gap + 1))
-            total2 = total2 + finish(kind, curvature, tree.slack, dims, s2, own * v.spread(tree.lanes, gap + 2))
-            total3 = total3 + finish(kind, curvature, tree.slack, dims, s3, own * v.spread(tree.lanes, gap + 3))
+            total0 = total0 + finish(kind, curvature, slack_of(tree), dims, s0, own * v.spread(tree.lanes, gap))
+            total1 = total1 + finish(kind, curvature, slack_of(tree), dims, s1, own * v.spread(tree.lanes, gap + 1))
+            total2 = total2 + finish(kind, curvature, slack_of(tree), dims, s2, own * v.spread(tree.lanes, gap + 2))
+            total3 = total3 + finish(kind, curvature, slack_of(tree), dims, s3, own * v.spread(tree.lanes, gap + 3))
         out = at + j * LANES
         v.store(costs, out, total0 * F(t))
         v.store(costs, out + LANES, total1 * F(t))
@@ -301,18 +351,18 @@ def pair_costs(tree: Tree, leaf: int, query: Array, t: float, costs: Array, at: 
 def cost(tree: Tree, points: Array, own: int, place: int, t: float) -> float:
     """What a point costs a row, in double precision."""
     total = 0.0
-    for f in range(len(tree.kind)):
+    for f in range(factors(tree)):
         square, own_norm, its_norm = 0.0, 0.0, 0.0
-        for c in range(tree.start[f], tree.stop[f]):
+        for c in range(start_of(tree, f), tree.stop[f]):
             a, b = float64(points[own, c]), float64(tree.points[place, c])  # float() would keep float32
             square += (a - b) * (a - b)
-            if tree.kind[f] != FLAT:
+            if kind_of(tree, f) != FLAT:
                 own_norm += a * a
                 its_norm += b * b
-        if tree.kind[f] == SPHERE:
+        if kind_of(tree, f) == SPHERE:
             antichord = math.sqrt(max(2.0 * (own_norm + its_norm) - square, 0.0))
             square = (2.0 * math.atan2(math.sqrt(square), antichord)) ** 2
-        elif tree.kind[f] == BALL:
+        elif kind_of(tree, f) == BALL:
             c = tree.curvature[f]
             gaps = max(1.0 - c * own_norm, 1e-10) * max(1.0 - c * its_norm, 1e-10)
             square = 4.0 / c * math.asinh(math.sqrt(c * square / gaps)) ** 2
@@ -347,49 +397,58 @@ def insert(packet: Packet, lane: int, value: float, place: int) -> None:
 
 
 @njit(**INLINE)
-def arrive(tree: Tree, packet: Packet, points: Array, lane: int, own: int, place: int, t: float, noise: bool) -> None:
-    """Let one point arrive at one row."""
-    value = packet.base[lane] - cost(tree, points, own, place, t)
-    if noise:
-        value -= math.log(waiting_time(packet, lane, place_number(place)))
+def call(packet: Packet, due: int, lane: int, place: int) -> int:
+    """Add an arrival to those that are due; returns how many there are."""
+    packet.due[due, 0], packet.due[due, 1] = lane, place
+    return due + 1
+
+
+@njit(**INLINE)
+def settle(tree: Tree, packet: Packet, points: Array, own: int, due: int, t: float, noise: bool) -> None:
+    """Let the points that are due arrive: first all values, none of which waits for another, then who is in."""
     k = packet.best.shape[1]
-    if packet.found[lane] < k or value > packet.best[lane, k - 1]:
-        insert(packet, lane, value, place)
+    for number in range(due):
+        lane, place = packet.due[number, 0], packet.due[number, 1]
+        value = packet.base[lane] - cost(tree, points, own + lane, place, t)
+        if noise:
+            value -= math.log(waiting_time(packet, lane, place_number(place)))
+        packet.value[number] = value
+    for number in range(due):
+        lane, value = packet.due[number, 0], packet.value[number]
+        if packet.found[lane] < k or value > packet.best[lane, k - 1]:
+            insert(packet, lane, value, packet.due[number, 1])
+
+
+@njit(**INLINE)
+def can_win(tree: Tree, packet: Packet, lane: int, leaf: int, t: float, noise: bool) -> int:
+    """The points of a leaf that can get among the k best of one row, as bits; all of them for a row without k."""
+    worst = packet.worst[lane]
+    log_expected = MARGIN + F(tree.rounding) * abs(worst) - worst - leaf_cost(tree, leaf, packet.query, lane, t)
+    if noise:
+        number = v.lane_numbers() * uint32(2) + uint32(place_number(leaf * LANES))
+        bits = words(v.splat_int(packet.key[lane]), v.splat_int(packet.key[LANES + lane]), number)
+        return uniforms(bits) <= v.exp_above(log_expected)  # P(any arrival) = 1 - exp(-x) <= x
+    return log_expected >= F(0.0)
 
 
 @njit(**INLINE)
 def race_leaf(
-    tree: Tree,
-    packet: Packet,
-    points: Array,
-    lane: int,
-    own: int,
-    leaf: int,
-    count: int,
-    t: float,
-    noise: bool,
+    tree: Tree, packet: Packet, points: Array, own: int, leaf: int, count: int, rows: int, t: float, noise: bool
 ) -> None:
-    """The points of a leaf against one row: all of them until it has k, then those that can get among the k."""
-    first = 0
-    while packet.found[lane] < packet.best.shape[1] and first < count:
-        arrive(tree, packet, points, lane, own, leaf * LANES + first, t, noise)
-        first += 1
-    if first == count:
-        return
-    worst = packet.worst[lane]
-    log_expected = MARGIN + F(tree.rounding) * abs(worst) - worst - leaf_cost(tree, leaf, packet.query, lane, t)
-    if noise:
-        if (log_expected > CERTAIN_MISS) == uint32(0):
-            return
-        number = v.lane_numbers() * uint32(2) + uint32(place_number(leaf * LANES))
-        bits = words(v.splat_int(packet.key[lane]), v.splat_int(packet.key[LANES + lane]), number)
-        can = uniforms(bits) <= v.exp(log_expected) * F(1.0001) + F(1e-9)  # P(any arrival) = 1 - exp(-x) <= x
-    else:
-        can = log_expected >= F(0.0)
-    can &= uint32((1 << count) - (1 << first))
-    while can != uint32(0):
-        arrive(tree, packet, points, lane, own, leaf * LANES + v.lowest_lane(can), t, noise)
-        can &= can - uint32(1)
+    """The points of a leaf against some rows. Rows are looked at without a branch, and few of them get any further."""
+    turns, due, left_over = 0, 0, uint32(rows)
+    while left_over != uint32(0):
+        lane = v.lowest_lane(left_over)
+        can = can_win(tree, packet, lane, leaf, t, noise) & uint32((1 << count) - 1)
+        packet.turn[turns, 0], packet.turn[turns, 1] = lane, can
+        turns += can != uint32(0)
+        left_over &= left_over - uint32(1)
+    for turn in range(turns):
+        can = uint32(packet.turn[turn, 1])
+        while can != uint32(0):
+            due = call(packet, due, packet.turn[turn, 0], leaf * LANES + v.lowest_lane(can))
+            can &= can - uint32(1)
+    settle(tree, packet, points, own, due, t, noise)
 
 
 @njit(**INLINE)
@@ -407,10 +466,10 @@ def race_whole_cell(
 ) -> None:
     """Arrivals of the process that dominates a cell, in order, as long as they beat the k-th best; thinned."""
     k = packet.best.shape[1]
-    log_rate = math.log(count) + (packet.base[lane] - low)
+    head_start = packet.base[lane] - low
     state = mix(packet.key64[lane] ^ (uint64(node_number(node)) * uint64(0xD1342543DE82EF95)))
     time = waiting_time(packet, lane, node_number(node))
-    limit = math.exp(min(log_rate - packet.best[lane, k - 1], 700.0))
+    limit = count * math.exp(min(head_start - packet.best[lane, k - 1], 700.0))
     while time < limit:
         state += GOLDEN
         place = first + int64(v.multiply_high(mix(state), uint64(count)))
@@ -420,10 +479,21 @@ def race_whole_cell(
             for a in range(k):
                 known |= packet.place[lane, a] == place
             if not known:
-                insert(packet, lane, log_rate - math.log(time), place)
-                limit = math.exp(min(log_rate - packet.best[lane, k - 1], 700.0))
+                insert(packet, lane, head_start - math.log(time / count), place)
+                limit = count * math.exp(min(head_start - packet.best[lane, k - 1], 700.0))
         state += GOLDEN
-        time -= math.log(uniform(mix(state)))
+        u = uniform(mix(state))
+        if time + (1.0 - u) >= limit:  # -log(u) >= 1 - u: mostly the logarithm is not needed
+            return
+        time -= math.log(u)
+
+
+@njit(**INLINE)
+def push(packet: Packet, depth: int, node: int, leaf: int, m: int, rows: int, low: Floats) -> None:
+    """Leave a cell for later."""
+    packet.stack[depth, 0], packet.stack[depth, 1], packet.stack[depth, 2] = node, leaf, m
+    packet.stack[depth, 3] = rows
+    v.store(packet.stack_cost, depth * LANES, low)
 
 
 @njit(**JIT)
@@ -442,67 +512,61 @@ def race_cells(
     """A sibling on the path and everything below it, against the rows `asked` of a packet."""
     k = packet.best.shape[1]
     packet.path[level, 3] = 1
-    for column in range(3):
-        packet.stack[0, column] = packet.path[level, column]
-    packet.stack[0, 3] = asked
-    v.store(packet.stack_cost, 0, box_cost(tree, packet.path[level, 0], packet.query, t) * F(1.0 - tree.rounding))
-    depth = 1
-    while depth > 0:
-        depth -= 1
-        node, leaf, m = packet.stack[depth, 0], packet.stack[depth, 1], packet.stack[depth, 2]
-        rows = uint32(packet.stack[depth, 3])
-        low = v.load_floats(packet.stack_cost, depth * LANES)
+    node, leaf, m = packet.path[level, 0], packet.path[level, 1], packet.path[level, 2]
+    rows = uint32(asked)
+    low = box_cost(tree, node, packet.query, t) * F(1.0 - tree.rounding)
+    depth = 0
+    while True:
         worst = v.load_floats(packet.worst, 0)
-        lacking = (worst <= NONE) & rows  # rows without k candidates take all that comes
         first = leaf * LANES
         count = min(end, (leaf + m) * LANES) - first
         beaten_by = MARGIN - low - worst + v.maximum(worst, F(0.0) - worst) * F(tree.rounding)
         if noise:
-            log_expected = beaten_by + F(math.log(count))
-            live = ((log_expected > CERTAIN_MISS) & rows) | lacking
-            if live == uint32(0):
-                continue
-            expected = v.exp(log_expected)
-            deeper = ((expected > SMALL) & live) | lacking
-            bits = words(v.load_ints(packet.key, 0), v.load_ints(packet.key, LANES), uint32(node_number(node)))
-            whole = (uniforms(bits) <= expected * F(1.0001) + F(1e-9)) & live & ~deeper
-            if (deeper & ~lacking) != uint32(0) and m > 1 and count >= WORTHWHILE and count >= 4 * k:
-                even = (far_cost(tree, node, packet.query, t) - low < SPREAD) & deeper & ~lacking
+            expected = v.exp_above(beaten_by) * F(count)
+            deeper = (expected > SMALL) & rows
+            whole = rows & ~deeper
+            if whole != uint32(0):
+                bits = words(v.load_ints(packet.key, 0), v.load_ints(packet.key, LANES), uint32(node_number(node)))
+                whole &= uniforms(bits) <= expected
+            if deeper != uint32(0) and m > 1 and count >= WORTHWHILE and count >= 4 * k:
+                even = (far_cost(tree, node, packet.query, t) - low < SPREAD) & deeper & (worst > NONE)
                 whole |= even
                 deeper &= ~even
+            if whole != uint32(0):
+                v.store(packet.least, 0, low)
             while whole != uint32(0):
                 lane = v.lowest_lane(whole)
-                least = float(packet.stack_cost[depth * LANES + lane])
-                race_whole_cell(tree, packet, points, lane, own + lane, node, first, count, least, t)
+                race_whole_cell(
+                    tree, packet, points, lane, own + lane, node, first, count, float(packet.least[lane]), t
+                )
                 whole &= whole - uint32(1)
         else:
-            deeper = ((beaten_by >= F(0.0)) & rows) | lacking
-        if deeper == uint32(0):
+            deeper = (beaten_by >= F(0.0)) & rows
+        if deeper != uint32(0) and m > tree.bunch:
+            half = m // 2
+            left = box_cost(tree, node + 1, packet.query, t) * F(1.0 - tree.rounding)
+            right = box_cost(tree, node + 2 * half, packet.query, t) * F(1.0 - tree.rounding)
+            # The half that is nearer to the home leaf goes first: so nobody's order depends on who else was asked.
+            nearer = nearer_half(tree, node + 1, node + 2 * half, packet.guide, t) if guests else left <= right
+            rows = deeper
+            if v.lane_count(nearer) * 2 >= LANES:
+                push(packet, depth, node + 2 * half, leaf + half, m - half, rows, right)
+                node, m, low = node + 1, half, left
+            else:
+                push(packet, depth, node + 1, leaf, half, rows, left)
+                node, leaf, m, low = node + 2 * half, leaf + half, m - half, right
+            depth += 1
             continue
-        if m <= tree.bunch:
+        if deeper != uint32(0):
             for one in range(leaf, leaf + m):
                 here = min(end, (one + 1) * LANES) - one * LANES
-                left_over = deeper
-                while left_over != uint32(0):
-                    lane = v.lowest_lane(left_over)
-                    race_leaf(tree, packet, points, lane, own + lane, one, here, t, noise)
-                    left_over &= left_over - uint32(1)
-            continue
-        half = m // 2
-        left = box_cost(tree, node + 1, packet.query, t) * F(1.0 - tree.rounding)
-        right = box_cost(tree, node + 2 * half, packet.query, t) * F(1.0 - tree.rounding)
-        # The half that is nearer to the home leaf goes on top: so nobody's order depends on who else was asked.
-        if guests:
-            on_top = v.lane_count(nearer_half(tree, node + 1, node + 2 * half, packet.guide, t)) * 2 >= LANES
-        else:
-            on_top = v.lane_count(left <= right) * 2 >= LANES
-        a, b = (depth + 1, depth) if on_top else (depth, depth + 1)
-        packet.stack[a, 0], packet.stack[a, 1], packet.stack[a, 2], packet.stack[a, 3] = node + 1, leaf, half, deeper
-        packet.stack[b, 0], packet.stack[b, 1] = node + 2 * half, leaf + half
-        packet.stack[b, 2], packet.stack[b, 3] = m - half, deeper
-        v.store(packet.stack_cost, a * LANES, left)
-        v.store(packet.stack_cost, b * LANES, right)
-        depth += 2
+                race_leaf(tree, packet, points, own, one, here, deeper, t, noise)
+        if depth == 0:
+            return
+        depth -= 1
+        node, leaf, m = packet.stack[depth, 0], packet.stack[depth, 1], packet.stack[depth, 2]
+        rows = uint32(packet.stack[depth, 3])
+        low = v.load_floats(packet.stack_cost, depth * LANES)
 
 
 @njit(**INLINE)
@@ -532,6 +596,24 @@ def bound_costs(costs: Array, count: int, minima: Array, k: int, bound: Array) -
     v.store(bound, 0, v.minimum(v.floats_of(high), v.splat(F(1e38))))
 
 
+@njit(**INLINE)
+def add_noise(packet: Packet, first: int, count: int, asked: int) -> None:
+    """Add to the costs of the pilot's points the logarithms of their waiting times, and `LONG_AGO`.
+
+    In a large pilot the cost alone is left of those who are too far for any noise: no value is below it.
+    """
+    reach = v.splat(F(1e38))
+    if count > LARGE:
+        bound_costs(packet.costs, count, packet.minima, packet.best.shape[1], packet.bound)
+        reach = v.load_floats(packet.bound, 0) + (LONG_AGO + F(2.0))
+    a, b = v.load_ints(packet.key, 0), v.load_ints(packet.key, LANES)
+    for point in range(count):
+        cost = v.load_floats(packet.costs, point * LANES)
+        if ((cost <= reach) & asked) != uint32(0):
+            log_time = log_waiting_times(words(a, b, v.splat_int(uint32(place_number(first + point)))))
+            v.store(packet.costs, point * LANES, cost + (log_time + LONG_AGO))
+
+
 @njit(**JIT)
 def race_pilot(
     tree: Tree,
@@ -546,42 +628,32 @@ def race_pilot(
     t: float,
     noise: bool,
 ) -> None:
-    """All points near the home leaf, one by one: first about k of the cheapest, then whoever can still beat them.
+    """All points near the home leaf: about k of the best, by values in single precision; then who can still beat them.
 
-    Which points come first depends on their costs alone, and each has its own noise: the order does not matter to the
-    result. But those who come later meet a k-th best value that is nearly the last one, and few can beat it.
+    Which points come first does not matter to the result, for each has its own noise. But those who come later meet a
+    k-th best value that is nearly the last one, and few can beat it.
     """
     for leaf in range(-(-count // LANES)):
         pair_costs(tree, first // LANES + leaf, packet.query, t, packet.costs, leaf * LANES * LANES)
     if skip_self:
         for lane in range(LANES):
             packet.costs[(home * LANES - first + lane) * LANES + lane] = EXCLUDED
+    if noise:
+        add_noise(packet, first, count, asked)
     bound_costs(packet.costs, count, packet.minima, packet.best.shape[1], packet.bound)
-    bound = v.load_floats(packet.bound, 0)
-    for point in range(count):
-        cheap = (v.load_floats(packet.costs, point * LANES) <= bound) & asked
-        while cheap != uint32(0):
-            lane = v.lowest_lane(cheap)
-            arrive(tree, packet, points, lane, own + lane, first + point, t, noise)
-            cheap &= cheap - uint32(1)
-    a, b = v.load_ints(packet.key, 0), v.load_ints(packet.key, LANES)
-    for point in range(count):
-        low = v.load_floats(packet.costs, point * LANES)
+    above, up_to = v.splat(NONE), v.load_floats(packet.bound, 0)
+    for _ in range(2):
+        due = 0
+        for point in range(count):
+            late = v.load_floats(packet.costs, point * LANES)
+            can = (late > above) & (late <= up_to) & asked
+            while can != uint32(0):
+                due = call(packet, due, v.lowest_lane(can), first + point)
+                can &= can - uint32(1)
+        settle(tree, packet, points, own, due, t, noise)
         worst = v.load_floats(packet.worst, 0)
-        log_expected = MARGIN - low - worst + v.maximum(worst, F(0.0) - worst) * F(tree.rounding)
-        can = (low > bound) & ((log_expected > CERTAIN_MISS) | (worst <= NONE)) & asked
-        if can == uint32(0):
-            continue
-        can &= low < EXCLUDED
-        if noise:
-            bits = words(a, b, v.splat_int(uint32(place_number(first + point))))
-            can &= uniforms(bits) <= v.exp(log_expected) * F(1.0001) + F(1e-9)
-        else:
-            can &= log_expected >= F(0.0)
-        while can != uint32(0):
-            lane = v.lowest_lane(can)
-            arrive(tree, packet, points, lane, own + lane, first + point, t, noise)
-            can &= can - uint32(1)
+        margin = v.maximum(worst, F(0.0) - worst) * F(tree.rounding) + (LONG_AGO + ROUGH if noise else MARGIN)
+        above, up_to = up_to, v.minimum(margin - worst, v.splat(F(1e38)))
 
 
 @njit(**JIT)

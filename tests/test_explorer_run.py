@@ -1,0 +1,130 @@
+"""The explorer on the command line: from a run folder to a page and a picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from sklearn.datasets import load_diabetes, load_wine
+
+from browser import chromium, needs_browser, needs_front_end, visit
+from latentgraph import DGMClassifier, DGMRegressor, InputError
+from latentgraph.cli import main
+from latentgraph.explorer import from_run, keep_table
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run on 60 bottles of wine, some of unknown kind, with its table kept."""
+    folder = tmp_path_factory.mktemp("explorer")
+    frame = load_wine(as_frame=True).frame.iloc[::3].reset_index(drop=True)
+    frame["kind"] = frame.pop("target").map({0: "<b>barolo</b>", 1: "grignolino", 2: "barbera"})
+    frame.insert(0, "bottle", [f"B{i}" for i in range(len(frame))])
+    frame.loc[::6, "kind"] = None
+    frame.to_csv(folder / "wine.csv", index=False)
+    arguments = ["fit", str(folder / "wine.csv"), "--target", "kind", "--id", "bottle", "--out", str(folder / "run")]
+    assert main([*arguments, "--steps", "15", "--samples", "4"]) == 0
+    keep_table(frame, folder / "run")
+    return folder / "run"
+
+
+def test_what_a_run_tells(run: Path) -> None:
+    page = from_run(run)
+    nodes = pd.read_csv(run / "nodes.csv", keep_default_na=False)
+    assert page.names == nodes["row"].tolist()
+    assert page.title == "kind · wine.csv"
+    classes, label, found = page.answers.classes, page.answers.label, page.answers.prediction
+    assert classes == ["<b>barolo</b>", "barbera", "grignolino"]
+    assert label is not None
+    assert found is not None
+    assert [classes[c] if c >= 0 else "" for c in label] == nodes["kind"].tolist()
+    assert [classes[c] for c in found] == nodes["prediction"].tolist()
+    assert abs(page.graphs[0].edges - sp.load_npz(run / "graph.npz")).max() == 0
+    assert page.split is not None
+    tested = pd.read_csv(run / "tested.csv").set_index("row")["prediction"]
+    assert {name for name, part in zip(page.names, page.split, strict=True) if part == "tested on"} == set(tested.index)
+    assert (np.array(page.split) == "unlabelled").sum() == 10
+    assert page.table is not None
+    away = pd.Series(page.table["prediction while kept away"].to_numpy(), index=page.names).dropna()
+    assert away.to_dict() == tested.to_dict()
+    assert page.table["alcohol"].tolist() == load_wine().data[::3, 0].tolist()
+    known = from_run(run, label=["barbera"] * 60, split=["new"] * 60)
+    assert known.answers.label is not None
+    assert set(known.answers.label) == {1}
+    assert known.split is None  # one part is no split
+
+
+def test_a_run_that_predicts_numbers(tmp_path: Path) -> None:
+    frame = load_diabetes(as_frame=True).frame[:70]
+    frame.loc[frame.index[::7], "target"] = np.nan
+    frame.to_csv(tmp_path / "diabetes.csv", index=False)
+    arguments = ["fit", str(tmp_path / "diabetes.csv"), "--target", "target", "--out", str(tmp_path / "run")]
+    assert main([*arguments, "--steps", "5", "--samples", "2"]) == 0
+    page = from_run(tmp_path / "run")
+    assert page.answers.classes == []
+    np.testing.assert_array_equal(page.answers.label, frame["target"])
+    model = DGMRegressor.load(tmp_path / "run" / "model")
+    np.testing.assert_allclose(page.answers.prediction, model.transduction_)  # type: ignore[arg-type]
+    assert page.table is not None
+    away = page.table["prediction while kept away"]
+    assert away.dtype.kind == "f"
+    assert (away.notna() == (np.array(page.split) == "tested on")).all()
+
+
+@needs_front_end
+@needs_browser
+def test_explore_writes_a_page_that_shows_the_run(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explore", str(run)]) == 0
+    assert f"60 nodes, {sp.load_npz(run / 'graph.npz').nnz} edges" in capsys.readouterr().out
+    model = DGMClassifier.load(run / "model")
+    with chromium() as browser, visit(browser, run / "explorer.html") as seen:
+        seen.tab.fill("#search", "B17")
+        seen.tab.keyboard.press("Enter")
+        line = model.graph_[[17]].tocoo()
+        order = np.lexsort((line.col, -line.data))
+        expected = [(f"B{line.col[i]}", f"{line.data[i]:.3f}") for i in order]
+        assert [(name, p) for name, _, p in seen.neighbours("Chose")][: len(expected)] == expected[:20]
+        assert "share of 4 sampled graphs" in seen.text(".meaning")
+        p = pd.read_csv(run / "nodes.csv").iloc[17].filter(like="p(").to_numpy(float)
+        np.testing.assert_allclose(p, model.label_distributions_[17], atol=1e-6)
+        shown = ["<0.001" if 0 < value < 0.0005 else f"{value:.3f}" for value in p]
+        rows = [f"{from_run(run).answers.classes[c]}\n{shown[c]}" for c in np.argsort(-p, kind="stable")]
+        assert seen.texts(".probabilities li") == rows
+
+
+def test_explore_draws_a_picture(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (run / "explorer.html").unlink(missing_ok=True)
+    assert main(["explore", str(run), "--png", str(tmp_path / "graph.png")]) == 0
+    assert (tmp_path / "graph.png").read_bytes().startswith(b"\x89PNG")
+    assert not (run / "explorer.html").exists()  # a picture was asked for, not a page
+    assert main(["explore", str(run), "--png", str(tmp_path / "graph.word")]) == 2
+    assert ".png, .svg or .pdf" in capsys.readouterr().err
+
+
+def test_a_folder_without_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explore", str(tmp_path / "absent")]) == 2
+    error = capsys.readouterr().err
+    assert "no nodes.csv and no graph.npz" in error
+    assert "Traceback" not in error
+
+
+def test_tables_of_any_kind_are_kept(tmp_path: Path) -> None:
+    frame = pd.DataFrame(
+        {1: [1, 2], "mixed": [{"a": 1}, None], "text": ["<b>", None], "flag": [True, False]}, index=[5, 6]
+    )
+    keep_table(frame, tmp_path)
+    again = pd.read_parquet(tmp_path / "table.parquet")
+    assert again.columns.tolist() == ["1", "mixed", "text", "flag"]
+    assert again["mixed"].tolist()[0] == "{'a': 1}"
+    assert again["mixed"].isna().tolist() == [False, True]
+
+
+def test_an_estimator_explores_itself(run: Path) -> None:
+    model = DGMClassifier.load(run / "model")
+    page = model.explore(y=np.zeros(60, int))
+    assert abs(page.graphs[0].edges - model.graph_).max() == 0
+    with pytest.raises(InputError, match="table has 2 rows"):
+        model.explore(table=pd.DataFrame({"a": [1, 2]}))
