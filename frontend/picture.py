@@ -21,16 +21,15 @@ FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--use-angle=swiftshader
 def main(out: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         demo.run(Path(folder), show=False)
-        table = demo.load(0)
-        split = np.where(table["hidden"], "hidden", "learned from").tolist()
-        page = explorer.from_run(folder, label=table[demo.TARGET], split=split)
-        take(page.write(Path(folder) / "explorer.html"), out, node_of_interest(page))
+        take(Path(folder) / "explorer.html", out, node_of_interest(demo.page(Path(folder))))
 
 
 def node_of_interest(page: explorer.Page) -> str:
-    """A node about which the model is unsure."""
+    """The hidden node about which the model is least sure."""
     assert page.answers.probability is not None
-    return page.names[int(page.answers.probability.max(1).argmin())]
+    assert page.split is not None
+    sure = np.where(np.array(page.split) == "hidden", page.answers.probability.max(1), 1.0)
+    return page.names[int(sure.argmin())]
 
 
 def take(path: Path, out: Path, name: str) -> None:

@@ -21,7 +21,7 @@ import pytest
 
 from latentgraph import cli
 from latentgraph.cli import main
-from latentgraph.runs import plots
+from latentgraph.runs import plots, writing
 
 TINY = ("--steps", "1", "--samples", "1", "--hidden", "4", "--embedding_dim", "2")
 ROWS = 24
@@ -293,7 +293,7 @@ USAGE: dict[str, Case] = {
     "dropout of everything": Case(TABLE, ["dropout"], ["--dropout", "1"]),
     "hyperbolic": Case(TABLE.having(weight=once(1e99, float)), (), ["--geometry", "hyperbolic"]),
     "sphere": Case(TABLE.having(weight=once(1e99, float)), (), ["--geometry", "sphere"]),
-    "seed is negative": Case(TABLE, ["random_state"], ["--seed", "-1"]),
+    "seed is negative": Case(TABLE, ["seed=-1"], ["--seed", "-1"]),
     "an option that is not there": Case(TABLE, ["--neighbors"], ["--neighbors", "3"]),
     "no target is named": Case(TABLE, ["no target column ''"], ["--target", ""]),
 }
@@ -498,6 +498,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without what takes longer than the rest and does not see the table: the parser is made once, no plots."""
     monkeypatch.setattr(cli, "_parser", PARSER)
     monkeypatch.setattr(plots, "write", lambda *_, **__: {})
+    monkeypatch.setattr(writing, "_draw", lambda *_: None)
 
 
 def write(folder: Path, content: str | bytes) -> Path:

@@ -14,7 +14,7 @@ from latentgraph.datasets.news import news
 from latentgraph.datasets.nhanes import DIABETES, diabetes
 from latentgraph.datasets.tadpole import tadpole
 from latentgraph.errors import InputError
-from latentgraph.experiments import suite
+from latentgraph.experiments import docs, suite
 from latentgraph.experiments.results import Results
 from latentgraph.experiments.suite_data import TABLES
 from latentgraph.experiments.tadpole import METHODS, table
@@ -126,7 +126,7 @@ def test_few_labels_are_kept_in_every_class() -> None:
 
 def test_mean_rank_and_stars(tmp_path: Path) -> None:
     """Ours 0.9, one method 0.95, the others 0.5: rank 2; within a standard error only if the seeds differ enough."""
-    results = Results(tmp_path / "x.jsonl", key=("table", "labels", "seed", "method"))
+    results = Results(tmp_path / "x.jsonl", key=suite.KEY)
     for seed, noise in enumerate((-0.2, 0.2)):
         for method in suite.METHODS:
             accuracy = {suite.OURS: 0.9, "kNN": 0.95}.get(method, 0.5)
@@ -152,3 +152,13 @@ def test_tables_of_the_suite() -> None:
     texts, groups = news()
     assert len(texts) == len(groups) == 18846
     assert len(set(groups)) == 20
+
+
+def test_results_page_shows_the_results_file() -> None:
+    """All cells of the suite are there, and the page has them; `python -m latentgraph.experiments.docs` renews it."""
+    root = Path(__file__).parents[1]
+    results = Results(root / "results/tables.jsonl", key=suite.KEY)
+    assert len(results.rows) == len(TABLES) * len(suite.LABELS) * len(suite.METHODS) * suite.SEEDS
+    page = (root / "docs/results.md").read_text(encoding="utf-8")
+    assert {place["labels"] for place in docs.PLACE.finditer(page)} == set(suite.LABELS)
+    assert docs.render(page, root / "results") == page

@@ -203,6 +203,12 @@ def test_labels_of_any_kind() -> None:
     values, names = as_labels(np.array([0.5, np.nan]), None)
     assert (values.dtype.kind, names) == ("f", [])
     assert as_labels(["grade 10", "grade 2"], None)[1] == ["grade 2", "grade 10"]
+    codes, names = as_labels(np.array([1.0, np.nan, 0.0]), ["a", "b"])  # a column with gaps, as pandas reads it
+    assert (codes.tolist(), names) == ([1, -1, 0], ["a", "b"])
+    with pytest.raises(lg.InputError, match="fractions"):
+        as_labels(np.array([0.5, 1.0]), ["a", "b"])
+    with pytest.raises(lg.InputError, match="label 'c' is none of the classes a, b"):
+        as_labels(["a", "c"], ["a", "b"])
     with pytest.raises(lg.InputError, match="label 3 but there are 2 classes"):
         as_labels([3, 0], ["a", "b"])
 
@@ -237,6 +243,9 @@ def test_a_graph_explores_itself(graph: lg.LatentGraph, tmp_path: Path) -> None:
     assert abs(page.graphs[0].edges - graph.to_scipy()).max() == 0
     assert repr(page) == "Page('Learned graph', 40 nodes, learned graph: 160 edges)"
     assert graph.explore().names[:2] == ["0", "1"]
+    for wrong, message in ((tmp_path, "is a folder"), (tmp_path / "absent" / "page.html", "there is no folder")):
+        with pytest.raises(lg.InputError, match=message):
+            page.write(wrong)
 
 
 def test_layers_and_continuous_graphs(graph: lg.LatentGraph) -> None:

@@ -145,6 +145,7 @@ def test_neighbours_can_be_followed(opened: Opener) -> None:
     page = small_page()
     with opened(page) as seen:
         seen.click_node("node 12")
+        seen.wait("document.querySelector('.tip').hidden")  # the panel has moved the graph away under the pointer
         first = seen.neighbours("Chose")[0][0]
         seen.tab.click(f'.panel section[aria-label="Chose"] .edge:has-text("{first}") >> nth=0')
         assert seen.text(".panel h2") == first
@@ -317,8 +318,13 @@ def test_colours_and_legends(opened: Opener) -> None:
         seen.slide(0.0)
         degree = np.bincount(np.concatenate(page.graphs[0].edges.tocoo().coords), minlength=60)
         assert float(seen.texts("#legend .axis span")[1].removeprefix("≥ ")) <= degree.max()
+        bars = seen.tab.locator('section[aria-label="Summary"] rect title').all_text_contents()
+        assert bars == [f"degree {d}: {(degree == d).sum()}" for d in range(degree.max() + 1)]
         most, least = int(degree.argmax()), int(degree.argmin())
         assert _light(colour(most)) > _light(colour(least))
+        before = seen.texts("#legend .axis span")
+        seen.tab.click('.chips[aria-label="group"] .chip:has-text("red")')  # with fewer nodes, fewer edges at each
+        assert seen.texts("#legend .axis span") != before
 
 
 def _light(colour: str) -> float:
@@ -380,6 +386,8 @@ def test_everything_by_keyboard(opened: Opener) -> None:
         assert seen.tab.evaluate("document.activeElement.querySelector('.name').textContent") == rows[1][0]
         seen.tab.keyboard.press("Enter")
         assert seen.text(".panel h2") == rows[1][0]
+        focused = "document.activeElement.querySelector('.name')?.textContent"
+        assert seen.tab.evaluate(focused) == seen.neighbours("Chose")[0][0]  # and so on from there
         seen.tab.keyboard.press("Escape")
         assert not seen.tab.is_visible(".panel")
         ratio = "latentgraph.view.sigma.getCamera().ratio"
@@ -483,6 +491,9 @@ def test_numbers_instead_of_classes(opened: Opener) -> None:
         assert seen.texts(".fact b")[:2] == [f"{np.float32(y[node]):.5g}", f"{np.float32(found[node]):.5g}"]
         seen.tab.select_option("#colour", "error")
         assert "10 without a value" in seen.text("#legend")
+    with opened(small_page(answers=Answers("income", [], np.full(60, 151_234.0), np.full(60, 1.5)))) as seen:
+        seen.click_node("node 4")
+        assert seen.texts(".fact b")[:2] == ["151234", "1.5"]  # no digit before the point is rounded away
 
 
 def test_many_nodes_are_points_with_edges_on_click(opened: Opener) -> None:

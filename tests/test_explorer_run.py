@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -41,15 +42,17 @@ def test_what_a_run_tells(run: Path) -> None:
     assert label is not None
     assert found is not None
     assert [classes[c] if c >= 0 else "" for c in label] == nodes["kind"].tolist()
-    assert [classes[c] for c in found] == nodes["prediction"].tolist()
     assert abs(page.graphs[0].edges - sp.load_npz(run / "graph.npz")).max() == 0
     assert page.split is not None
     tested = pd.read_csv(run / "tested.csv").set_index("row")["prediction"]
     assert {name for name, part in zip(page.names, page.split, strict=True) if part == "tested on"} == set(tested.index)
     assert (np.array(page.split) == "unlabelled").sum() == 10
+    honest = nodes.set_index("row")["prediction"].to_dict() | tested.to_dict()  # tested rows: as they were kept away
+    assert {name: classes[c] for name, c in zip(page.names, found, strict=True)} == honest
+    p = pd.read_csv(run / "tested.csv").iloc[0]
+    assert page.answers.probability is not None
+    assert page.answers.probability[page.names.index(p["row"])].tolist() == p.iloc[-3:].tolist()
     assert page.table is not None
-    away = pd.Series(page.table["prediction while kept away"].to_numpy(), index=page.names).dropna()
-    assert away.to_dict() == tested.to_dict()
     assert page.table["alcohol"].tolist() == load_wine().data[::3, 0].tolist()
     known = from_run(run, label=["barbera"] * 60, split=["new"] * 60)
     assert known.answers.label is not None
@@ -66,12 +69,13 @@ def test_a_run_that_predicts_numbers(tmp_path: Path) -> None:
     page = from_run(tmp_path / "run")
     assert page.answers.classes == []
     np.testing.assert_array_equal(page.answers.label, frame["target"])
+    found = page.answers.prediction
+    assert found is not None
     model = DGMRegressor.load(tmp_path / "run" / "model")
-    np.testing.assert_allclose(page.answers.prediction, model.transduction_)  # type: ignore[arg-type]
-    assert page.table is not None
-    away = page.table["prediction while kept away"]
-    assert away.dtype.kind == "f"
-    assert (away.notna() == (np.array(page.split) == "tested on")).all()
+    away = np.array(page.split) == "tested on"
+    np.testing.assert_allclose(found[~away], model.transduction_[~away])
+    tested = pd.read_csv(tmp_path / "run" / "tested.csv").sort_values("row")
+    np.testing.assert_array_equal(np.sort(found[away]), np.sort(tested["prediction"]))
 
 
 @needs_front_end
@@ -109,6 +113,29 @@ def test_a_folder_without_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[st
     error = capsys.readouterr().err
     assert "no nodes.csv and no graph.npz" in error
     assert "Traceback" not in error
+
+
+@pytest.mark.parametrize("name", ["nodes.csv", "graph.npz", "table.parquet", "tested.csv", "summary.json"])
+def test_a_damaged_run(run: Path, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = Path(shutil.copytree(run, tmp_path / "run"))
+    (folder / name).write_bytes(b"{ what")
+    assert main(["explore", str(folder)]) == 2
+    assert f"{name} is damaged" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("target", ["row", "prediction"])
+def test_a_target_of_any_name(target: str, tmp_path: Path) -> None:
+    x = np.random.default_rng(0).normal(size=(40, 2))
+    words = np.where(x[:, 0] > 0, "ill", "well")
+    pd.DataFrame({"a": x[:, 0], "b": x[:, 1], target: words}).to_csv(tmp_path / "t.csv", index=False)
+    arguments = ["fit", str(tmp_path / "t.csv"), "--target", target, "--out", str(tmp_path / "run")]
+    assert main([*arguments, "--steps", "2", "--samples", "2"]) == 0
+    page = from_run(tmp_path / "run")
+    assert page.answers.target == target
+    assert page.answers.label is not None
+    assert [page.answers.classes[c] for c in page.answers.label] == words.tolist()
+    assert page.split is not None
+    assert "tested on" in page.split
 
 
 def test_tables_of_any_kind_are_kept(tmp_path: Path) -> None:

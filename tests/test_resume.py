@@ -310,7 +310,7 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
 
     def until_ctrl_c(*arguments: Any) -> Any:
         if not left:
-            os.kill(os.getpid(), signal.SIGINT)
+            raise KeyboardInterrupt
         left.pop()
         return tested(*arguments)
 

@@ -153,7 +153,12 @@ def test_folds_and_regression(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         (["fit", "{wine}/old.csv", "--target", "kind", "--decimal", "x"], "decimal='x'"),
         (["fit", "{wine}/old.csv", "--target", "kind", "--class_weight", "heavy"], "'class_weight' parameter"),
         (["fit", "{wine}/old.csv", "--target", "alcohol", "--class_weight", "balanced"], "'alcohol' is a number"),
+        (["fit", "{wine}/old.csv", "--target", "kind", "--seed", "-1"], "seed=-1"),
+        (["fit", "{wine}/old.csv"], "--target"),
         (["predict", "{wine}", "{wine}/new.csv"], "holds no run"),
+        (["predict", "{wine}/run", "{wine}/new.csv", "--neighbours", "0"], "neighbours=0"),
+        (["predict", "{wine}/run", "{wine}/new.csv", "--out", "{wine}"], "is a folder"),
+        (["export", "{wine}/run", "--out", "{wine}/absent/graph.graphml"], "there is no folder"),
         (["predict", "{wine}/run", "{wine}/graphs.csv"], "graphs.csv"),
         (["export", "{wine}/run", "--format", "pdf"], "--format pdf"),
     ],
@@ -169,6 +174,13 @@ def test_bad_usage(
     assert message in error
     assert "Traceback" not in error
     assert not (tmp_path / "run").exists()
+
+
+def test_predictions_of_an_interrupted_run(wine: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    record = json.loads((wine / "run" / "run.json").read_text(encoding="utf-8"))
+    (tmp_path / "run.json").write_text(json.dumps(record | {"finished": False}), encoding="utf-8")
+    assert main(["predict", str(tmp_path), str(wine / "new.csv")]) == 2
+    assert "--resume" in capsys.readouterr().err
 
 
 def test_a_missing_column_is_named(wine: Path, capsys: pytest.CaptureFixture[str]) -> None:

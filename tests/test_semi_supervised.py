@@ -10,7 +10,7 @@ from sklearn.model_selection import cross_val_score
 from sklearn.neighbors import KNeighborsClassifier
 
 from latentgraph import DGMClassifier, InputError
-from latentgraph.semi_supervised import LabelledKFold, labelled_scorer, transductive_scores
+from latentgraph.semi_supervised import LabelledKFold, is_labelled, labelled_scorer, transductive_scores
 
 RANDOM = np.random.default_rng(0)
 
@@ -52,3 +52,9 @@ def test_too_few_labels() -> None:
         list(LabelledKFold(3).split(np.zeros((4, 1)), np.array([0, 1, -1, -1])))
     with pytest.raises(InputError, match="none of the 4 rows"):
         labelled_scorer()(None, np.zeros((4, 1)), np.full(4, -1))
+
+
+def test_minus_one_is_a_number_among_fractions() -> None:
+    assert is_labelled(np.array([-1.0, 0.5, 2.0, -1.0])).all()
+    assert is_labelled(np.array([-1.0, np.nan, 2.0])).tolist() == [True, False, True]
+    assert is_labelled(np.array([-1.0, 0.0, 2.0])).tolist() == [False, True, True]

@@ -1,7 +1,7 @@
 // Colours that most people can tell apart: Okabe and Ito's eight for classes, one that grows darker or lighter for numbers.
 
 import { answer, errorOf, isKnown, type Column, type Page } from "./page";
-import { short } from "./format";
+import { digits, short } from "./format";
 
 const CLASSES = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442"];
 const OTHER = "#8a94a3";
@@ -82,8 +82,8 @@ export function classColour(index: number): string {
 
 /** The label of a node in a list; a guess, with a question mark, where it is unknown. */
 export function answerText(page: Page, node: number): string {
-  const words = (values: Int32Array | Float32Array) =>
-    page.classes.length ? answer(page, values, node) : String(Number(values[node].toPrecision(3)));
+  const words = (values: Int32Array | Float64Array) =>
+    page.classes.length ? answer(page, values, node) : digits(values[node], 3);
   if (page.label && isKnown(page.label, node)) return words(page.label);
   return page.prediction ? `${words(page.prediction)}?` : "";
 }
@@ -131,7 +131,11 @@ function rightOrWrong(page: Page, dark: boolean): Colouring {
 /** Colours from the 1st to the 99th percentile: one extreme value must not take the colour from all others. */
 function byNumber(value: (node: number) => number, nodes: number, dark: boolean): Colouring {
   const known: number[] = [];
-  for (let i = 0; i < nodes; i++) if (Number.isFinite(value(i))) known.push(value(i));
+  let missing = 0;
+  for (let i = 0; i < nodes; i++) {
+    if (Number.isFinite(value(i))) known.push(value(i));
+    else if (Number.isNaN(value(i))) missing++;
+  }
   known.sort((a, b) => a - b);
   const at = (q: number) => known[Math.round(q * (known.length - 1))] ?? NaN;
   const wide = at(0.99) > at(0.01);
@@ -144,7 +148,7 @@ function byNumber(value: (node: number) => number, nodes: number, dark: boolean)
     return scale[Math.round(Math.min(1, Math.max(0, share)) * (STEPS - 1))];
   };
   const ends = { low: (at(0) < low ? "≤ " : "") + short(low), high: (at(1) > high ? "≥ " : "") + short(high) };
-  return { of, legend: { kind: "numbers", scale, ...ends, missing: nodes - known.length } };
+  return { of, legend: { kind: "numbers", scale, ...ends, missing } };
 }
 
 function steps(stops: string[]): string[] {

@@ -42,8 +42,9 @@ export function csv(app: App, nodes: number[], extra: Record<string, string[]> =
   return lines.map((line) => line.map(quoted).join(",") + "\r\n").join("");
 }
 
-function known(page: Page, values: Int32Array | Float32Array, node: number): string {
-  return isKnown(values, node) ? text(answer(page, values, node)) : "";
+function known(page: Page, values: Int32Array | Float64Array, node: number): string {
+  if (!isKnown(values, node)) return "";
+  return page.classes.length ? text(answer(page, values, node)) : String(Number(values[node].toPrecision(7)));
 }
 
 /** Text that a spreadsheet would run as a formula gets an apostrophe in front; numbers stay as they are. */

@@ -21,6 +21,11 @@ export function short(value: number): string {
   return String(Number(value.toPrecision(6)));
 }
 
+/** Some digits, but never fewer than stand before the point: 151234 is not 151230. */
+export function digits(value: number, most: number): string {
+  return String(Math.abs(value) >= 10 ** most ? Math.round(value) : Number(value.toPrecision(most)));
+}
+
 export function slug(title: string): string {
   return title.toLowerCase().replace(/[^a-z0-9]+/g, "-").replace(/^-|-$/g, "") || "graph";
 }

@@ -21,8 +21,9 @@ export function legend(app: App): HTMLElement {
     const missing = legend.missing ? h("p", { class: "none" }, `${count(legend.missing)} without a value, grey`) : null;
     element.replaceChildren(ramp, ends, ...(missing ? [missing] : []));
   };
-  app.store.on(["colour", "dark", "graph", "threshold"], (state, changed) => {
-    if (changed.has("colour") || changed.has("dark") || state.colour === "degree") draw();
+  app.store.on(["colour", "dark"], draw);
+  app.store.on(["graph", "threshold", "hiddenClasses", "hiddenSplits", "onlyErrors"], (state) => {
+    if (state.colour === "degree") draw();
   });
   draw();
   return element;

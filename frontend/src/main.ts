@@ -81,7 +81,10 @@ async function start(): Promise<void> {
   side.append(...parts);
   listenToPointer(app, view, stage);
   listenToKeys(app, view, stage, details);
-  new ResizeObserver(() => view.sigma.refresh({ schedule: true })).observe(stage);
+  new ResizeObserver(() => {
+    store.set({ hovered: null }); // another node is under the pointer now
+    view.sigma.refresh({ schedule: true });
+  }).observe(stage);
   store.on(["selected"], ({ selected }) => {
     if (selected === null) return;
     news.textContent = `${page.names[selected]} selected${page.label ? `, ${page.target} ${answer(page, page.label, selected)}` : ""}`;

@@ -1,5 +1,7 @@
 // What a page holds, after decoding. Nodes are numbered from 0; edges too, in the order of the nodes that chose them.
 
+import { digits } from "./format";
+
 export interface NumberColumn {
   kind: "number";
   name: string;
@@ -35,8 +37,8 @@ export interface Page {
   names: string[];
   target: string;
   classes: string[]; // empty: numbers are predicted
-  label: Int32Array | Float32Array | null; // below 0 or NaN: unknown
-  prediction: Int32Array | Float32Array | null;
+  label: Int32Array | Float64Array | null; // below 0 or NaN: unknown
+  prediction: Int32Array | Float64Array | null;
   probability: Float32Array | null; // nodes x classes
   split: TextColumn | null;
   graphs: Graph[];
@@ -46,7 +48,7 @@ export interface Page {
 
 export const LARGE = 20_000; // nodes; above, points only, and the edges of the node that was clicked
 
-export function isKnown(values: Int32Array | Float32Array, node: number): boolean {
+export function isKnown(values: Int32Array | Float64Array, node: number): boolean {
   return values instanceof Int32Array ? values[node] >= 0 : !Number.isNaN(values[node]);
 }
 
@@ -59,9 +61,9 @@ export function errorOf(page: Page, node: number): number {
 }
 
 /** Label or prediction in words. */
-export function answer(page: Page, values: Int32Array | Float32Array | null, node: number): string {
+export function answer(page: Page, values: Int32Array | Float64Array | null, node: number): string {
   if (!values || !isKnown(values, node)) return "unknown";
-  return page.classes.length ? page.classes[values[node]] : String(Number(values[node].toPrecision(5)));
+  return page.classes.length ? page.classes[values[node]] : digits(values[node], 5);
 }
 
 export function cell(column: Column, node: number): string {

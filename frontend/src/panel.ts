@@ -17,7 +17,10 @@ export function panel(app: App, focus: (node: number) => void): HTMLElement {
     const node = app.store.state.selected;
     element.hidden = node === null;
     document.body.classList.toggle("with-panel", node !== null);
+    const within = element.contains(document.activeElement);
     if (node !== null) element.replaceChildren(...contents(app, node, focus));
+    // Who follows a neighbour by keyboard goes on from its first neighbour.
+    if (within) element.querySelector<HTMLElement>(".edge")?.focus({ preventScroll: true });
     dimmed(app, element);
   };
   app.store.on(["selected", "graph", "colour", "dark"], (_, changed) => {

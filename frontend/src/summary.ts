@@ -31,8 +31,8 @@ export function summary(app: App): HTMLElement {
     tiles.replaceChildren(...items);
     const degrees = Uint32Array.from(shown.degree).filter((_, i) => shown.nodes[i] === 1);
     const most = degrees.reduce((a, b) => Math.max(a, b), 0);
-    const number = Math.min(30, most + 1);
-    const width = Math.ceil((most + 1) / number);
+    const width = Math.ceil((most + 1) / 30);
+    const number = Math.ceil((most + 1) / width);
     const name = (from: number, to: number) => (to - from > 1 ? `degree ${from} to ${to - 1}` : `degree ${from}`);
     chart.replaceChildren(bars(bins(degrees, 0, width * number, number), 44, name), axis(0, most));
   };

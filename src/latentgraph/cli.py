@@ -77,7 +77,7 @@ def _parser() -> ArgumentParser:
 
     fit = ArgumentParser(description="Train on a table: csv, tsv (also .gz) or parquet, mixed types, missing values.")
     fit.add_argument("table", type=Path, help="the table")
-    fit.add_argument("--target", type=str, required=True, help="column to predict; rows without a value are unlabelled")
+    fit.add_argument("--target", type=str | None, help="column to predict; rows without a value are unlabelled")
     fit.add_argument("--id", type=str | None, default=None, help="column that names the rows")
     fit.add_argument(
         "--out", type=Path, default=Path("run"), help="folder for the model and the results (default: run)"
@@ -180,6 +180,8 @@ def _fit(arguments: Namespace) -> int:
     from latentgraph.runs import fitting
     from latentgraph.runs.plan import Plan
 
+    if arguments.target is None:
+        raise InputError("fit needs to know which column to predict: --target COLUMN.")
     options = {option.name: arguments[option.name] for option in OPTIONS}
     names = ("table", "target", "id", "task", "scale", "drop", *READING, "test_fraction", "folds", "seed")
     plan = Plan(**{name: arguments[name] for name in names}, verbose=True, options=options)
@@ -242,9 +244,10 @@ def _export(arguments: Namespace) -> int:
 
 
 def _explore(arguments: Namespace) -> int:
+    from latentgraph import demo
     from latentgraph.explorer import from_run
 
-    page = from_run(arguments.run)
+    page = demo.page(arguments.run) if (arguments.run / demo.ANSWERS).is_file() else from_run(arguments.run)
     if arguments.png is not None:
         print(f"Written to {page.png(arguments.png)}")
     if arguments.png is None or arguments.out is not None or arguments.open:

@@ -14,7 +14,7 @@ import pandas as pd
 import torch
 
 from latentgraph.errors import InputError
-from latentgraph.explorer import from_run
+from latentgraph.explorer import Page, from_run
 from latentgraph.files import replacing
 from latentgraph.runs import fitting
 from latentgraph.runs.folder import read_record
@@ -88,12 +88,18 @@ def run(out: Path, *, seed: int = 0, steps: int = DEFAULTS["steps"], show: bool 
         "edge_homophily": _homophily(out, frame[TARGET].to_numpy()),
         "versions": summary["versions"],
     }
-    if (out / "explorer.html").exists():  # drawn without the hidden diagnoses; here they are known
-        split = frame["hidden"].map({True: "hidden", False: "learned from"}).tolist()
-        from_run(out, label=frame[TARGET].tolist(), split=split).write(out / "explorer.html")
+    if (out / "explorer.html").exists():  # drawn without the hidden diagnoses
+        page(out).write(out / "explorer.html")
     with replacing(out / "demo.json") as file:
         json.dump(found, file, indent=2)
     return found
+
+
+def page(out: Path) -> Page:
+    """The page of a demo, on which the hidden diagnoses are known."""
+    frame = pd.read_csv(out / ANSWERS)
+    split = frame["hidden"].map({True: "hidden", False: "learned from"})
+    return from_run(out, label=frame[TARGET].tolist(), split=split.tolist())
 
 
 def _homophily(out: Path, kind: np.ndarray) -> float:

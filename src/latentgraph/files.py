@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -22,3 +22,10 @@ def replacing(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def rewrite(path: Path, change: Callable[[str], str]) -> None:
+    """Replace the text of a file by what `change` makes of it."""
+    text = change(path.read_text(encoding="utf-8"))
+    with replacing(path) as file:
+        file.write(text)

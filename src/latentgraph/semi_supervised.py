@@ -18,9 +18,9 @@ Array = NDArray[Any]
 
 
 def is_labelled(y: ArrayLike) -> Array:
-    """(n,) bool: neither -1 nor NaN."""
+    """(n,) bool: neither -1 nor NaN; but -1 is a number like others where targets are NaN or have fractions."""
     y = np.asarray(y)
-    if y.dtype.kind == "f" and np.isnan(y).any():
+    if y.dtype.kind == "f" and (y != np.round(y)).any():  # NaN is no whole number, either
         return ~np.isnan(y)
     return np.ones(len(y), bool) if y.dtype.kind in "OUSb" else y != -1
 

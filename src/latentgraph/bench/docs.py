@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from latentgraph.bench.run import bench
-from latentgraph.files import replacing
+from latentgraph.files import rewrite
 
 PLACE = re.compile(r"<!-- bench (?P<name>[\w-]+) -->\n.*?<!-- end -->", flags=re.DOTALL)
 
@@ -31,10 +31,7 @@ def _section(name: str, path: Path) -> str:
 
 
 def main(results: str, page: str) -> None:
-    path = Path(page)
-    text = render(path.read_text(encoding="utf-8"), Path(results))
-    with replacing(path) as file:
-        file.write(text)
+    rewrite(Path(page), lambda text: render(text, Path(results)))
 
 
 if __name__ == "__main__":

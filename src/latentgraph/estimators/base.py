@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 GEOMETRIES: dict[str, type[Geometry]] = {"euclidean": Euclidean, "hyperbolic": PoincareBall, "sphere": Sphere}
 FEW_LABELS = 200  # below, none of them is given away for validation
+ABSURD = 1e15  # larger features leave no digits for the others
 LARGEST = 20.0  # standardised features are clipped here: one outlier must not decide where everybody else is
 
 Array = NDArray[Any]
@@ -122,9 +123,14 @@ class DGMEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         self.seed_ = int(random.randint(2**31 - 1))
         self.scaler_ = StandardScaler().fit(x) if self.standardize else None
         self.population_ = self._features(x)
-        self.k_ = min(self.k, len(x) - 1)
+        if not float(self.population_.abs().max()) < ABSURD:  # NaN is not, either
+            raise InputError(
+                f"a feature is larger than {ABSURD:g}{' after standardisation' if self.standardize else ''}, or not a "
+                "number then. Correct or remove such values."
+            )
+        self.k_ = int(min(self.k, len(x) - 1))
         self.edge_index_ = as_edge_index(graph, len(x))
-        self.forest_, self.opinion_ = self._forest(y, weight)
+        self.forest_, self.opinion_ = self._forest(y, weight, outputs)
         inputs = self._inputs(self.population_, self.opinion_).float()
         with torch.random.fork_rng():
             torch.manual_seed(self.seed_)
@@ -132,7 +138,7 @@ class DGMEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             embed = self._dgm.embed
             assert isinstance(embed, FromPrincipal)
             embed.start(inputs)
-        learn, stop = self._split(y, random)
+        learn, stop = self._split(y, weight, random)
         nodes = NodeSet(inputs, y, learn, self.edge_index_, weight=weight).to(to)
         self.net_.to(to)
         head.to(to)
@@ -157,13 +163,12 @@ class DGMEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         self.n_iter_ = len(self.history_.rows)
         self._look_back(task)
 
-    def _forest(self, y: Tensor, weight: Tensor | None) -> tuple[Forest | None, Tensor | None]:
+    def _forest(self, y: Tensor, weight: Tensor | None, outputs: int) -> tuple[Forest | None, Tensor | None]:
         """Trees grown on the labelled rows, and what they think of each row."""
         if not self.trees:
             return None, None
-        x, target, known = self.population_.numpy(), y.numpy(), _known(y).numpy()
-        weights = None if weight is None else weight.numpy()
-        forest, opinion = Forest.grow(x, target, known, weights, self.trees, self.seed_)
+        x, target, known = self.population_.numpy(), y.numpy(), _known(y, weight).numpy()
+        forest, opinion = Forest.grow(x, target, known, outputs, self.trees, self.seed_)
         return forest, torch.as_tensor(opinion)
 
     def _inputs(self, features: Tensor, opinion: Tensor | None = None) -> Tensor:
@@ -186,9 +191,9 @@ class DGMEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             opinion=self.forest_ is not None,
         )
 
-    def _split(self, y: Tensor, random: np.random.RandomState) -> tuple[Tensor, Tensor | None]:
+    def _split(self, y: Tensor, weight: Tensor | None, random: np.random.RandomState) -> tuple[Tensor, Tensor | None]:
         """Masks of the labelled rows to learn from, and of those to stop by: none if labels are few."""
-        known = _known(y)
+        known = _known(y, weight)
         rows = known.nonzero()[:, 0].numpy()
         if len(rows) < FEW_LABELS or not self.validation_fraction:
             return known, None
@@ -306,14 +311,16 @@ class DGMEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         Distances are between standardised features, which the network cannot distort.
         """
         x = self._features(self._validated(X))
-        near = x[:, None] - self.population_[nearest(x, self.k_, candidates=self.population_)]
-        found: Array = (near.norm(dim=2).mean(1) / self._usual_distance()).numpy()
+        near = nearest(x, self.k_, candidates=self.population_)
+        found: Array = (_mean_distance(x, self.population_, near) / self._usual_distance).numpy()
         return found
 
+    @property
     def _usual_distance(self) -> float:
-        old = self.population_
-        near = old[:, None] - old[nearest(old, self.k_)]
-        return max(float(near.norm(dim=2).mean(1).median()), math.ulp(1.0))
+        if not hasattr(self, "_usual"):
+            usual = _mean_distance(self.population_, self.population_, nearest(self.population_, self.k_)).median()
+            self._usual = max(float(usual), math.ulp(1.0))
+        return self._usual
 
     def explore(self, path: str | Path | None = None, *, y: ArrayLike | None = None, table: Any = None) -> Page:
         """A page to look at the learned graph: one HTML file that opens offline; in a notebook it shows itself.
@@ -371,8 +378,16 @@ def _keys(x: Array) -> Tensor:
     return torch.tensor([int.from_bytes(digest, "little", signed=True) for digest in digests], dtype=torch.long)
 
 
-def _known(y: Tensor) -> Tensor:
-    return ~y.isnan() if y.is_floating_point() else y >= 0
+def _known(y: Tensor, weight: Tensor | None) -> Tensor:
+    """The rows to learn from: those with a target and, if they have weights, a positive one."""
+    known = ~y.isnan() if y.is_floating_point() else y >= 0
+    return known if weight is None else known & (weight > 0)
+
+
+def _mean_distance(x: Tensor, to: Tensor, near: Tensor) -> Tensor:
+    """Mean distance of each row of x to the rows `near` (n, k) of `to`."""
+    distances = [(x - to.index_select(0, column)).norm(dim=1) for column in near.T]
+    return torch.stack(distances).mean(0)
 
 
 def usable_device(name: str) -> torch.device:

@@ -48,22 +48,26 @@ class Forest:
     depth: Array
 
     @classmethod
-    def grow(cls, x: Array, y: Array, known: Array, weight: Array | None, trees: int, seed: int) -> tuple[Self, Array]:
-        """A forest grown on the rows of x whose target y is `known`, and its opinions (n, c) of all rows."""
+    def grow(cls, x: Array, y: Array, known: Array, outputs: int, trees: int, seed: int) -> tuple[Self, Array]:
+        """A forest grown on the rows of x whose target y is `known`, and its opinions (n, outputs) of all rows.
+
+        Rows have no weights here: scikit-learn draws heavy rows into every bag, and then no tree is left to judge them.
+        """
         kind = RandomForestRegressor if y.dtype.kind == "f" else RandomForestClassifier
         model = kind(trees, max_samples=min(int(known.sum()), ROWS), max_depth=DEPTH, random_state=seed)
-
-        model.fit(_single(x[known]), y[known], None if weight is None else weight[known])
+        model.fit(_single(x[known]), y[known])
         parts = [tree.tree_ for tree in model.estimators_]
         root = np.cumsum([0, *(part.node_count for part in parts[:-1])])
         child = [np.stack([p.children_left, p.children_right], 1) + r for p, r in zip(parts, root, strict=True)]
         leaf = np.concatenate([part.children_left < 0 for part in parts])
+        value = np.zeros((len(leaf), outputs))
+        value[:, getattr(model, "classes_", [0])] = np.concatenate([part.value[:, 0] for part in parts])
         forest = cls(
             root=root,
             child=np.where(leaf[:, None], np.arange(len(leaf))[:, None], np.concatenate(child)),
             feature=np.concatenate([part.feature for part in parts]).clip(0),
             threshold=np.concatenate([part.threshold for part in parts]),
-            value=np.concatenate([part.value[:, 0] for part in parts]),
+            value=value,
             importance=model.feature_importances_,
             depth=np.array(max(part.max_depth for part in parts)),
         )

@@ -30,7 +30,7 @@ def parts_of(model: Any) -> dict[str, Any]:
         tensors |= {name: torch.as_tensor(getattr(model.scaler_, name)) for name in ("mean_", "scale_")}
     edges = model.graph_.tocoo()
     tensors |= {name: torch.as_tensor(getattr(edges, name)) for name in ("row", "col", "data")}
-    parameters = model.get_params(deep=False)
+    parameters = {name: _plain(value) for name, value in model.get_params(deep=False).items()}
     if not isinstance(model.random_state, int | None):
         parameters["random_state"] = None  # what it gave is kept as the seed
     if isinstance(parameters.get("class_weight"), Mapping):  # JSON has no numbers as keys
@@ -70,7 +70,8 @@ def model_of(kind: type[Any], parts: Parts) -> Any:
         model.scaler_.n_features_in_ = model.n_features_in_
     grown = {name[7:]: value.numpy() for name, value in tensors.items() if name.startswith("forest.")}
     model.forest_, model.opinion_ = (Forest(**grown), tensors["opinion"]) if grown else (None, None)
-    model.net_, _ = model._network(model._mean_of_population.shape[1])
+    with torch.random.fork_rng():  # its first weights are random, and replaced
+        model.net_, _ = model._network(model._mean_of_population.shape[1])
     model.net_.double().eval()
     model.net_.load_state_dict({n[4:]: value for n, value in tensors.items() if n.startswith("net.")})
     model.history_ = History(about["history"], about["best_step"])

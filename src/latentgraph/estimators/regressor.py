@@ -53,10 +53,15 @@ class DGMRegressor(RegressorMixin, DGMEstimator):  # type: ignore[misc]
         known = ~np.isnan(values)
         if not known.any():
             raise InputError("all targets are NaN, which means unknown; at least one row needs a value.")
-        self._centre, self._scale = float(values[known].mean()), float(values[known].std()) or 1.0
+        with np.errstate(over="ignore", invalid="ignore"):
+            self._centre, self._scale = float(values[known].mean()), float(values[known].std()) or 1.0
+        if not np.isfinite(self._scale):
+            raise InputError("the targets are too large to be squared; give them in another unit.")
         weight = None
         if sample_weight is not None:
             found = _check_sample_weight(sample_weight, x, ensure_non_negative=True)
+            if not found[known].sum() > 0:
+                raise InputError("the weights of the labelled rows add up to zero; at least one must be positive.")
             weight = torch.as_tensor(found, dtype=torch.float32)
         target = torch.as_tensor((values - self._centre) / self._scale, dtype=torch.float32)
         self._fit(x, target, 1, regression(), weight, edge_index)

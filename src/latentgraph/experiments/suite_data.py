@@ -22,7 +22,7 @@ from latentgraph.tables import TablePreprocessor
 
 TEST = 0.2  # part of the rows
 KEPT = 0.05  # part of the labels, where they are few
-MESSAGES = 5000  # of the newsgroups, another choice for every seed: boosting 20 classes on all of them takes hours
+MESSAGES = 3000  # of the newsgroups, another choice for every seed: boosting 20 classes on all of them takes hours
 WORDS = 1000  # the most frequent ones, without English stop words
 AGES = (30, 50)  # limits of the three groups of the brain-age table, in years
 

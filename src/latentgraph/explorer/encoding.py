@@ -87,7 +87,7 @@ class _Arrays:
 def _answers(arrays: _Arrays, values: Array | None, classes: Sequence[str]) -> Ref | None:
     if values is None:
         return None
-    return arrays.numbers(values, "<i4" if len(classes) else "<f4")
+    return arrays.numbers(values, "<i4" if len(classes) else "<f8")
 
 
 def _graph(arrays: _Arrays, graph: Graph, notes: list[str]) -> dict[str, Any]:

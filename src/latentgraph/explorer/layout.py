@@ -3,7 +3,7 @@
 The rule: a graph embedding of 2 dimensions is drawn as it is. Any other is projected on its two main axes (PCA), and up
 to `ARRANGED` nodes are then arranged so that probable neighbours attract each other and random pairs repel (the
 objective of UMAP, on the learned graph itself). Without an embedding, the slowest modes of a random walk on the graph
-take the place of the main axes, and nodes are arranged at any size.
+take the place of the main axes, and nodes are arranged at any size. Outliers are drawn in.
 """
 
 from __future__ import annotations
@@ -28,10 +28,18 @@ def place(edges: sp.csr_array, embedding: Array | None = None) -> Array:
     n = edges.shape[0]
     if embedding is not None and embedding.shape[1] == 2:
         return _framed(embedding)
-    axes = _main_axes(embedding) if embedding is not None else _slow_modes(edges)
+    axes = _drawn_in(_main_axes(embedding) if embedding is not None else _slow_modes(edges))
     if n > ARRANGED and embedding is not None:
         return _framed(axes)
-    return _framed(_arranged(edges, axes, max(FEWEST, min(EPOCHS, 2_000 * EPOCHS // n))))
+    return _framed(_drawn_in(_arranged(edges, axes, max(FEWEST, min(EPOCHS, 2_000 * EPOCHS // n)))))
+
+
+def _drawn_in(xy: Array) -> Array:
+    """Outliers drawn in to 1.5 times the distance of the nearest 99 %: one row must not shrink the rest."""
+    xy = xy - np.median(xy, 0)
+    far = np.hypot(*xy.T)
+    limit = 1.5 * float(np.quantile(far, 0.99))
+    return xy * np.minimum(1, limit / np.maximum(far, np.finfo(float).tiny))[:, None]
 
 
 def _framed(xy: Array) -> Array:

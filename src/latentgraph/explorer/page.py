@@ -116,6 +116,9 @@ class Page:
     def write(self, path: str | Path) -> Path:
         """Write the page as one HTML file; return its path."""
         path = Path(path)
+        if path.is_dir() or not path.parent.is_dir():
+            wrong = f"{path} is a folder" if path.is_dir() else f"there is no folder {path.parent}"
+            raise InputError(f"{wrong}; name a file in a folder that exists.")
         with replacing(path) as file:
             file.write(self.html())
         return path
@@ -145,13 +148,18 @@ def as_labels(values: Any, classes: Sequence[Any] | None) -> tuple[Array, list[s
     """Labels of any usual kind as (class numbers with -1, names of the classes), or (numbers with NaN, []).
 
     Numbers with a fraction or NaN are numbers, unless `classes` are named. Whole numbers are class numbers, negative
-    ones unknown. Everything else is names of classes; None and NaN are unknown.
+    ones and NaN unknown. Everything else is names of classes; None and NaN are unknown.
     """
     found = np.asarray(values)
     if found.ndim != 1:
         raise InputError(f"labels have shape {found.shape}; one value for each node is needed.")
-    if found.dtype.kind == "f" and classes is None:
-        return found.astype(np.float64), []
+    if found.dtype.kind == "f":
+        if classes is None:
+            return found.astype(np.float64), []
+        found = np.where(np.isnan(found), -1, found)
+        if (found % 1 != 0).any():
+            raise InputError("labels have fractions, but classes are named; give class numbers, or no classes.")
+        found = found.astype(np.int64)
     if found.dtype.kind in "iu":
         codes = np.where(found < 0, -1, found).astype(np.int64)
         names = [str(name) for name in classes] if classes is not None else [str(c) for c in range(codes.max() + 1)]
@@ -161,11 +169,16 @@ def as_labels(values: Any, classes: Sequence[Any] | None) -> tuple[Array, list[s
     words = {at: str(value) for at, value in enumerate(found.tolist()) if not pd.isna(value)}
     names = [str(name) for name in classes] if classes is not None else sorted(set(words.values()), key=_by_number)
     number = {name: code for code, name in enumerate(names)}
+    strange = sorted(set(words.values()) - set(names))
+    if strange:
+        raise InputError(
+            f"label {strange[0]!r} is none of the classes {', '.join(names)}; name them all with classes=[...]."
+        )
     codes = np.full(len(found), -1)
-    codes[list(words)] = [number.get(word, -1) for word in words.values()]
+    codes[list(words)] = [number[word] for word in words.values()]
     return codes, names
 
 
 def _by_number(name: str) -> list[tuple[int, float, str]]:
     """Sorts 'grade 2' before 'grade 10'."""
-    return [(0, float(part), "") if part.isdigit() else (1, 0.0, part) for part in re.split(r"(\d+)", name) if part]
+    return [(0, float(part), "") if part.isdecimal() else (1, 0.0, part) for part in re.split(r"(\d+)", name) if part]

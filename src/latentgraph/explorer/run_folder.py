@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from zipfile import BadZipFile
 
 import numpy as np
 import pandas as pd
@@ -17,6 +19,7 @@ from latentgraph.explorer.making import FREQUENCY, given
 from latentgraph.explorer.page import Answers, Graph, Page
 from latentgraph.files import replacing
 from latentgraph.runs.predicting import Kept
+from latentgraph.tables import Target
 
 TABLE = "table.parquet"
 
@@ -24,9 +27,9 @@ TABLE = "table.parquet"
 def from_run(folder: str | Path, *, label: Sequence[str] | None = None, split: Sequence[str] | None = None) -> Page:
     """The page of a run folder: nodes.csv, graph.npz and the model, and the table if it was kept.
 
-    The split tells rows that were tested on (by a model that had not seen them) from the other labelled rows and from
-    unlabelled ones. Predictions are those of the model that has learned from all labelled rows; what was predicted for
-    a row while it was kept away is a column of the table.
+    The split tells rows that were tested on from the other labelled rows and from unlabelled ones. What is shown for a
+    row that was tested on was predicted while it was kept away: an error there is an honest one. All other predictions
+    are those of the model that has learned from all labelled rows.
 
     Parameters
     ----------
@@ -39,22 +42,25 @@ def from_run(folder: str | Path, *, label: Sequence[str] | None = None, split: S
         raise InputError(
             f"{folder} has no {' and no '.join(missing)}; name a folder that latentgraph fit or demo has written."
         )
-    nodes = pd.read_csv(folder / "nodes.csv", dtype=str, keep_default_na=False)
-    edges = sp.csr_array(sp.load_npz(folder / "graph.npz"))
-    model = Kept(folder).model
+    kept = Kept(folder)
+    model = kept.model
+    with _reading(folder / "nodes.csv") as path:
+        nodes = _named(pd.read_csv(path, dtype=str, keep_default_na=False), kept.target)
+    nodes, away = _as_predicted_while_away(folder, nodes, kept.target)
+    with _reading(folder / "nodes.csv"):
+        answers = _answers(nodes, kept.target)
+    with _reading(folder / "graph.npz") as path:
+        edges = sp.csr_array(sp.load_npz(path))
     graphs = [Graph("learned graph", edges, place(edges, model.embedding_), FREQUENCY.format(model.samples))]
     if model.edge_index_ is not None:
         graphs.append(given(model.edge_index_.numpy(), len(nodes)))
-    answers = _answers(nodes)
-    away = _predicted_while_away(folder, nodes["row"])
     if split is None:
-        known = np.where(nodes[answers.target] == "", "unlabelled", "labelled")
-        split = np.where(away.notna(), "tested on", known).tolist()
+        known = np.where(nodes["target"] == "", "unlabelled", "labelled")
+        split = np.where(away, "tested on", known).tolist()
     if label is not None:
         answers = replace(answers, label=pd.Index(answers.classes).get_indexer(list(label)).astype(np.int64))
-    table = pd.read_parquet(folder / TABLE) if (folder / TABLE).is_file() else pd.DataFrame(index=nodes.index)
-    if away.notna().any():
-        table["prediction while kept away"] = away.to_numpy()
+    with _reading(folder / TABLE) as path:
+        table = pd.read_parquet(path) if path.is_file() else pd.DataFrame(index=nodes.index)
     return Page(
         graphs=graphs,
         names=nodes["row"].tolist(),
@@ -77,33 +83,46 @@ def keep_table(frame: pd.DataFrame, folder: Path) -> None:
         kept.to_parquet(file)
 
 
-def _predicted_while_away(folder: Path, ids: pd.Series) -> pd.Series:
-    """What was predicted for each row by a model that had not seen it; missing where the row was not tested on."""
-    path = folder / "tested.csv"
-    tested = pd.read_csv(path, dtype=str, keep_default_na=False) if path.is_file() else pd.DataFrame()
-    if tested.empty or ids.duplicated().any():
-        return pd.Series(np.nan, index=ids.index, dtype=object)
-    found = ids.map(tested.drop_duplicates("row").set_index("row")["prediction"])
-    return pd.to_numeric(found) if not any(name.startswith("p(") for name in tested.columns) else found
+@contextmanager
+def _reading(path: Path) -> Iterator[Path]:
+    """A file of a run that cannot be read is told from one that is not there."""
+    try:
+        yield path
+    except (ValueError, BadZipFile) as error:
+        raise InputError(f"{path} is damaged. Run latentgraph fit again.") from error
 
 
-def _answers(nodes: pd.DataFrame) -> Answers:
-    """nodes.csv says it all: the target is the column before `prediction`, classes are in the columns p(...)."""
-    if "prediction" not in nodes.columns:
-        raise InputError(f"nodes.csv has the columns {', '.join(nodes.columns)}; 'prediction' is missing.")
-    position = nodes.columns.get_loc("prediction")
-    target = str(nodes.columns[position - 1])
-    probable = [name for name in nodes.columns[position + 1 :] if name.startswith("p(") and name.endswith(")")]
-    if not probable:
-        label, found = (np.array([float(cell or "nan") for cell in nodes[name]]) for name in (target, "prediction"))
-        return Answers(target, [], label, found)
-    classes = pd.Index([name[2:-1] for name in probable])
-    label, found = (classes.get_indexer(nodes[name]).astype(np.int64) for name in (target, "prediction"))
-    return Answers(target, list(classes), label, found, nodes[probable].to_numpy(float))
+def _named(found: pd.DataFrame, target: Target) -> pd.DataFrame:
+    """The columns by their place, since a target may have any name, also "row" or "prediction"."""
+    names = ["row", "target", "prediction", *(f"p({name})" for name in target.classes)]
+    if found.shape[1] < len(names):
+        raise ValueError(f"it has {found.shape[1]} columns instead of {len(names)}")
+    return found.iloc[:, -len(names) :].set_axis(names, axis=1)
+
+
+def _as_predicted_while_away(folder: Path, nodes: pd.DataFrame, target: Target) -> tuple[pd.DataFrame, pd.Series]:
+    """The nodes, those that were tested on with what a model said that had not seen them; and which ones they are."""
+    with _reading(folder / "tested.csv") as path:
+        if not path.is_file() or nodes["row"].duplicated().any():
+            return nodes, pd.Series(False, index=nodes.index)
+        tested = _named(pd.read_csv(path, dtype=str, keep_default_na=False), target)
+    found = tested.drop_duplicates("row").set_index("row").reindex(nodes["row"]).set_axis(nodes.index)
+    away = found["prediction"].notna()
+    said = nodes.columns[2:]
+    return nodes.assign(**{name: nodes[name].where(~away, found[name]) for name in said}), away
+
+
+def _answers(nodes: pd.DataFrame, target: Target) -> Answers:
+    if not target.classes:
+        label, found = (np.array([float(cell or "nan") for cell in nodes[name]]) for name in ("target", "prediction"))
+        return Answers(target.column, [], label, found)
+    classes = pd.Index(target.classes)
+    label, found = (classes.get_indexer(nodes[name]).astype(np.int64) for name in ("target", "prediction"))
+    return Answers(target.column, target.classes, label, found, nodes.iloc[:, 3:].to_numpy(float))
 
 
 def _title(folder: Path, target: str) -> str:
-    path = folder / "summary.json"
-    summary = json.loads(path.read_text("utf-8")) if path.is_file() else {}
+    with _reading(folder / "summary.json") as path:
+        summary = json.loads(path.read_text("utf-8")) if path.is_file() else {}
     source = Path(summary["table"]).name if "table" in summary else summary.get("data", folder.name)
     return f"{target} · {source}"

@@ -38,7 +38,7 @@ def card(plan: Plan, summary: Mapping[str, Any], pictures: Mapping[str, str]) ->
         "",
         "## Use",
         "",
-        "The model was trained on all rows of the table, and keeps their standardised features: do not give the folder "
+        "The model was trained on all rows of the table, and the folder keeps those rows: do not give it "
         "to whom you would not give the table. Predictions for rows with a high outlier score mean little.",
         "",
     ]

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from latentgraph.errors import InputError
 from latentgraph.files import replacing
-from latentgraph.runs.predicting import Kept
+from latentgraph.runs.predicting import Kept, check_file
 
 FORMATS = ("graphml", "gexf", "npz", "csv")
 
@@ -19,6 +19,7 @@ def run(folder: Path, kind: str, out: Path) -> dict[str, int | str]:
     """Write the edges, with how often each was sampled, to `out`; row i chose column j: an edge from j to i."""
     if kind not in FORMATS:
         raise InputError(f"--format {kind} is not known; choose one of {', '.join(FORMATS)}.")
+    check_file(out)
     kept = Kept(folder)
     graph = kept.model.graph_.tocoo()
     if kind == "npz":

@@ -47,6 +47,8 @@ class Plan:
             raise InputError(f"folds={self.folds}; it must be 0 (one test part) or at least 2.")
         if not 0 <= self.test_fraction < 1:
             raise InputError(f"test_fraction={self.test_fraction}; it must be at least 0 and below 1.")
+        if not 0 <= self.seed < 2**32:
+            raise InputError(f"seed={self.seed}; it must be a whole number from 0 to {2**32 - 1}.")
         try:
             DGMClassifier(**self.options, random_state=self.seed)._validate_params()
         except InvalidParameterError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -71,7 +72,8 @@ def learning(history: History, best_step: int, target: Target) -> Figure:
     panels[0].set(ylabel=loss, ylim=(0, None))
     if both and target.classes:
         _curve(panels[1], history, second, ORANGE, "validation", marker="o", scale=100)
-        panels[1].set(ylabel="right predictions (%)")
+        low, high = panels[1].get_ylim()
+        panels[1].set(ylabel="right predictions (%)", ylim=(low, min(high, 102)))
     elif both:
         _curve(panels[1], history, second, BLUE, "training, linear model on the graph embedding")
         panels[1].set(ylabel=loss, ylim=(0, None))
@@ -172,7 +174,8 @@ def _figure(
         axes.grid(color="#dddddd", linewidth=0.6)
         axes.set_axisbelow(True)
         axes.spines[["top", "right"]].set_visible(False)
-    found[0].set_title(title, fontsize=11, loc="left")
+    # Over the whole figure: panels can be narrower than their title.
+    figure.suptitle(textwrap.fill(title, int(11 * width)), x=0.02, ha="left", fontsize=11)
     return figure, list(found)
 
 

@@ -14,6 +14,7 @@ from latentgraph.errors import InputError
 from latentgraph.estimators import DGMClassifier, DGMRegressor
 from latentgraph.estimators.keeping import model_of
 from latentgraph.files import replacing
+from latentgraph.runs.folder import read_record
 from latentgraph.tables import TablePreprocessor, Target, read_table, reading_of
 
 FAR = 5.0  # outlier score above which a row is unlike everything in training
@@ -24,6 +25,9 @@ class Kept:
 
     def __init__(self, folder: Path) -> None:
         if not (folder / "model").is_dir():
+            record = read_record(folder) if folder.is_dir() else None
+            if record is not None and not record["finished"]:
+                raise InputError(f"{folder} holds an interrupted run. Continue it with latentgraph fit --resume.")
             raise InputError(f"{folder} holds no run of latentgraph fit: it has no folder 'model'.")
         parts = store.load(folder / "model")
         missing = {"preprocessing.json", "target.json", "rows.json", "reading.json"} - set(parts.names())
@@ -41,6 +45,9 @@ class Kept:
 
 def run(folder: Path, table: Path, out: Path, neighbours: int = 3, **reading: str | None) -> dict[str, Any]:
     """Write one line for each row of the table to `out`; return a summary. `reading` are options of `read_table`."""
+    check_file(out)
+    if neighbours < 1:
+        raise InputError(f"neighbours={neighbours}; it must be at least 1.")
     kept = Kept(folder)
     prepared = kept.preprocessor.prepare(_read(table, kept.decimal, reading))
     neighbours = min(neighbours, len(kept.ids))
@@ -63,6 +70,14 @@ def run(folder: Path, table: Path, out: Path, neighbours: int = 3, **reading: st
         "outliers": int((outlier > FAR).sum()),
         "predictions": _count(kept.target, columns[0]),
     }
+
+
+def check_file(out: Path) -> None:
+    """Say what is wrong with the name of a file to be written, before the work is done."""
+    if out.is_dir():
+        raise InputError(f"--out {out} is a folder; name a file.")
+    if not out.parent.is_dir():
+        raise InputError(f"--out {out}: there is no folder {out.parent}. Make it, or name another place.")
 
 
 def _read(table: Path, decimal: str | None, options: dict[str, str | None]) -> pd.DataFrame:
