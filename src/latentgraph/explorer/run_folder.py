@@ -24,7 +24,13 @@ from latentgraph.tables import Target
 TABLE = "table.parquet"
 
 
-def from_run(folder: str | Path, *, label: Sequence[str] | None = None, split: Sequence[str] | None = None) -> Page:
+def from_run(
+    folder: str | Path,
+    *,
+    label: Sequence[str] | None = None,
+    split: Sequence[str] | None = None,
+    title: str | None = None,
+) -> Page:
     """The page of a run folder: nodes.csv, graph.npz and the model, and the table if it was kept.
 
     The split tells rows that were tested on from the other labelled rows and from unlabelled ones. What is shown for a
@@ -35,6 +41,7 @@ def from_run(folder: str | Path, *, label: Sequence[str] | None = None, split: S
     ----------
     label : (n,) names of the true classes, where more is known now than when the model was trained
     split : (n,) parts of the data, if not as above
+    title : of the page, by default the target and the file of the table
     """
     folder = Path(folder)
     missing = [name for name in ("nodes.csv", "graph.npz") if not (folder / name).is_file()]
@@ -64,7 +71,7 @@ def from_run(folder: str | Path, *, label: Sequence[str] | None = None, split: S
     return Page(
         graphs=graphs,
         names=nodes["row"].tolist(),
-        title=_title(folder, answers.target),
+        title=title or _title(folder, answers.target),
         answers=answers,
         split=split if len(set(split)) > 1 else None,
         table=table,

@@ -77,7 +77,7 @@ def write(out: Path, plan: Plan, trained: Trained) -> dict[str, Any]:
     _write_table(out / "tested.csv", *_tested(trained))
     with replacing(out / "graph.npz", "wb") as file:
         sp.save_npz(file, model.graph_)
-    _draw(out, trained.frame)
+    _draw(out, trained.frame, f"{plan.target} · {plan.table.name}")
     metrics = {"best_step": model.history_.best_step, "steps": history, **_measured(trained)}
     drawn = plots.write(out / "plots", target, y, history, model.history_.best_step, *trained.out_of_sample())
     with replacing(out / "card.md") as file:
@@ -88,11 +88,11 @@ def write(out: Path, plan: Plan, trained: Trained) -> dict[str, Any]:
     return summary
 
 
-def _draw(out: Path, frame: pd.DataFrame) -> None:
+def _draw(out: Path, frame: pd.DataFrame, title: str) -> None:
     """The page to look at the graph, with the rows of the table. A run is complete without it."""
     keep_table(frame, out)
     try:
-        from_run(out).write(out / "explorer.html")
+        from_run(out, title=title).write(out / "explorer.html")  # the summary, which has it, is written last
     except InputError as error:
         print(f"latentgraph: no explorer.html: {error}", file=sys.stderr)
 
