@@ -124,7 +124,7 @@ def test_few_labels_are_kept_in_every_class() -> None:
     assert (few.y == split.y)[few.y >= 0].all()
 
 
-def test_mean_rank_and_stars(tmp_path: Path) -> None:
+def test_mean_rank_and_daggers(tmp_path: Path) -> None:
     """Ours 0.9, one method 0.95, the others 0.5: rank 2; within a standard error only if the seeds differ enough."""
     results = Results(tmp_path / "x.jsonl", key=suite.KEY)
     for seed, noise in enumerate((-0.2, 0.2)):
@@ -133,9 +133,9 @@ def test_mean_rank_and_stars(tmp_path: Path) -> None:
             row = {"table": "wine", "labels": "all", "seed": seed, "method": method, "accuracy": accuracy + noise}
             results.add(row)
     rows = {row[0]: row for row in suite.table(results, "all")}
-    assert rows[suite.OURS] == (suite.OURS, "90.0 ± 20.0*", "2.00")
+    assert rows[suite.OURS] == (suite.OURS, "90.0 ± 20.0†", "2.00")
     assert rows["kNN"][2] == "1.00"
-    assert not rows["MLP"][1].endswith("*")
+    assert not rows["MLP"][1].endswith("†")
 
 
 @pytest.mark.data

@@ -287,7 +287,7 @@ def _tables(path: Path, arguments: Namespace) -> None:
     for labels in suite.LABELS:
         title = f"accuracy in % with {labels} of the training labels, mean and standard error over seeds"
         _print_table(title, suite.header(results, labels), suite.table(results, labels))
-    print("* not more than one standard error below the best simple method")
+    print("† not more than one standard error below the best simple method")
 
 
 def _bench(arguments: Namespace) -> int:

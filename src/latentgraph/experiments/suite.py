@@ -85,7 +85,7 @@ def run(out: Path, *, data_root: str | None = None, quick: bool = False, show: b
 def table(results: Results, labels: str) -> list[tuple[str, ...]]:
     """Rows (method, a cell for each table, mean rank), best first: mean and standard error over the seeds in percent.
 
-    A star marks what is within one standard error (of its own) of the best of the simple methods.
+    A dagger marks what is within one standard error (of its own) of the best of the simple methods.
     """
     tables = [name for name in TABLES if results.column("seed", table=name, labels=labels)]
     mean, error = np.empty((2, len(METHODS), len(tables)))
@@ -98,7 +98,7 @@ def table(results: Results, labels: str) -> list[tuple[str, ...]]:
     rows = [
         (
             method,
-            *(f"{m:.1f} ± {e:.1f}{'*' if m + e >= b else ''}" for m, e, b in zip(mean[i], error[i], best, strict=True)),
+            *(f"{m:.1f} ± {e:.1f}{'†' if m + e >= b else ''}" for m, e, b in zip(mean[i], error[i], best, strict=True)),
             f"{rank[i]:.2f}",
         )
         for i, method in enumerate(METHODS)
