@@ -342,11 +342,12 @@ def _compile_once(geometry: Geometry, x: Tensor, dtype: torch.dtype, near: int) 
     timer = threading.Timer(PATIENCE, lambda: print(message, file=sys.stderr, flush=True))
     timer.daemon = True
     timer.start()
-    one = torch.tensor([[0, 1]], device=x.device)
+    # Two rows: KeOps takes a single one for a parameter, and compiles another formula.
+    two, rows = x[:1].expand(2, -1).contiguous(), torch.tensor([[0, 2]], device=x.device)
     try:
         with open(Path(pykeops.get_build_folder()) / "latentgraph.lock", "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            _arg_k_min(geometry, x[:1], x[:1], dtype, near, (one, one[0, 1:], one))
+            _arg_k_min(geometry, two, two, dtype, near, (rows, torch.ones(1, dtype=torch.long, device=x.device), rows))
     except ImportError:
         raise InputError(
             'backend="keops" could not compile its formula: it needs a C++ compiler (g++, or the one that the '
