@@ -171,7 +171,7 @@ def _demo(arguments: Namespace) -> int:
     )
     print(
         f"{100 * summary['edge_homophily']:.1f} % of the edges of the learned graph join tumours of the same kind.\n"
-        f"Written to {arguments.out}/: the table tumours.csv, the model, the graph and pictures. Open explorer.html to look at it"
+        f"Written to {arguments.out}/: the table tumours.csv, the model, pictures, and explorer.html to look at"
     )
     return 0
 
