@@ -1,11 +1,13 @@
 """Measures the explorer in a browser that draws in software: time until a page is ready, time of a step of the slider.
 
-python frontend/measure.py
+python frontend/measure.py results/explorer.json
 """
 
 from __future__ import annotations
 
+import json
 import shutil
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -17,8 +19,11 @@ import scipy.sparse as sp
 from playwright.sync_api import sync_playwright
 from sklearn.neighbors import kneighbors_graph
 
+from latentgraph.bench.measure import machine
+from latentgraph.experiments.results import versions
 from latentgraph.explorer import Answers, Graph, Page
 from latentgraph.explorer.layout import place
+from latentgraph.files import replacing
 
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--use-angle=swiftshader", "--enable-unsafe-swiftshader"]
 SIZES = ((500, 10), (10_000, 5), (100_000, 10))  # nodes, edges of each
@@ -56,8 +61,8 @@ def measure(tab: Any, path: Path) -> tuple[float, list[float]]:
     return ready, [tab.evaluate(SLIDE, value) / 1000 for value in (0.2, 0.6, 0.1, 0.9, 0.4, 0.0)]
 
 
-def main() -> None:
-    print("  nodes    edges  write    file  ready  slider: median, worst")
+def main(out: str) -> None:
+    rows = []
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
         for n, k in SIZES:
@@ -67,14 +72,17 @@ def main() -> None:
             tab = browser.new_page(viewport={"width": 1280, "height": 800})
             ready, slides = measure(tab, path)
             size = path.stat().st_size / 1e6
-            print(
-                f"{n:7,} {n * k:9,} {wrote:4.1f} s {size:4.1f} MB {ready:4.1f} s  "
-                f"{np.median(slides):.2f} s, {max(slides):.2f} s",
-                flush=True,
+            rows.append(
+                {"nodes": n, "edges": n * k, "write": wrote, "megabytes": size, "ready": ready, "slider": slides}
             )
+            print(rows[-1], flush=True)
             tab.close()
+        version = browser.version
         browser.close()
+    report = {"machine": machine(), "chromium": version, "unit": "seconds", "versions": versions(), "rows": rows}
+    with replacing(Path(out)) as file:
+        json.dump(report, file, indent=1)
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])
