@@ -506,28 +506,23 @@ def test_every_point_has_its_place(sizes: list[int], dim: int, space: str, doubl
 # Vector arithmetic
 
 
-@njit
-def lanes_exp_above(x: Array) -> Array:
-    out = np.empty_like(x)
-    for i in range(0, len(x), 16):
-        v.store(out, i, v.exp_above(v.load_floats(x, i)))
-    return out
+def over_lanes(function: Any) -> Any:
+    """A function of 16 lanes as one of an array."""
+
+    @njit
+    def run(x: Array) -> Array:
+        out = np.empty_like(x)
+        for i in range(0, len(x), 16):
+            v.store(out, i, function(v.load_floats(x, i)))
+        return out
+
+    return run
 
 
-@njit
-def lanes_log(x: Array) -> Array:
-    out = np.empty_like(x)
-    for i in range(0, len(x), 16):
-        v.store(out, i, v.log(v.load_floats(x, i)))
-    return out
-
-
-@njit
-def lanes_log_roughly(x: Array) -> Array:
-    out = np.empty_like(x)
-    for i in range(0, len(x), 16):
-        v.store(out, i, v.log_roughly(v.load_floats(x, i)))
-    return out
+lanes_exp_above = over_lanes(v.exp_above)
+lanes_log = over_lanes(v.log)
+lanes_log_roughly = over_lanes(v.log_roughly)
+lanes_sqrt = over_lanes(v.sqrt)
 
 
 @njit
@@ -535,14 +530,6 @@ def lanes_log_waiting_times(bits: Array) -> Array:
     out = np.empty(len(bits), np.float32)
     for i in range(0, len(bits), 16):
         v.store(out, i, log_waiting_times(v.load_ints(bits, i)))
-    return out
-
-
-@njit
-def lanes_sqrt(x: Array) -> Array:
-    out = np.empty_like(x)
-    for i in range(0, len(x), 16):
-        v.store(out, i, v.sqrt(v.load_floats(x, i)))
     return out
 
 
