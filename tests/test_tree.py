@@ -25,8 +25,9 @@ numba = pytest.importorskip("numba")
 from latentgraph import Euclidean, InputError, PoincareBall, Product, Sphere, gumbel_top_k, nearest  # noqa: E402
 from latentgraph.geometry import Geometry  # noqa: E402
 from latentgraph.sampling import lanes as v  # noqa: E402
+from latentgraph.sampling.costs import box_cost, leaf_cost  # noqa: E402
 from latentgraph.sampling.kdtree import BALL, Tree, factors_of, plant  # noqa: E402
-from latentgraph.sampling.race import ROUGH, box_cost, leaf_cost, log_waiting_times, word, words  # noqa: E402
+from latentgraph.sampling.race import ROUGH, log_waiting_times, word, words  # noqa: E402
 
 Array = np.ndarray[Any, np.dtype[Any]]
 njit: Callable[[Callable[..., Any]], Callable[..., Any]] = numba.njit
