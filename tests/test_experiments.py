@@ -133,7 +133,7 @@ def test_mean_rank_and_daggers(tmp_path: Path) -> None:
             row = {"table": "wine", "labels": "all", "seed": seed, "method": method, "accuracy": accuracy + noise}
             results.add(row)
     rows = {row[0]: row for row in suite.table(results, "all")}
-    assert rows[suite.OURS] == (suite.OURS, "90.0 ± 20.0†", "2.00")
+    assert rows[suite.OURS] == [suite.OURS, "90.0 ± 20.0†", "2.00"]
     assert rows["kNN"][2] == "1.00"
     assert not rows["MLP"][1].endswith("†")
 

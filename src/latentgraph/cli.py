@@ -13,12 +13,8 @@ from jsonargparse import ArgumentParser, Namespace
 
 from latentgraph import __version__
 from latentgraph.errors import InputError
+from latentgraph.experiments.catalogue import CATALOGUE
 from latentgraph.runs.options import DEFAULTS, OPTIONS
-
-EXPERIMENTS = {
-    "tadpole": "diagnosis of 564 patients, 10 folds, discrete and continuous graphs, simple baselines",
-    "tables": "not of the paper: the classifier as it comes on seven tables, with all labels and with 5 %",
-}
 
 BENCHES = {
     "sampler": "exact Gumbel-top-k beside the dense formula and beside libraries for nearest neighbours",
@@ -125,11 +121,17 @@ def _parser() -> ArgumentParser:
     reproduce = ArgumentParser(description="Compute the paper's tables and print them beside the paper's numbers.")
     reproduce.add_argument("names", nargs="*", help="tables to compute; see --list")
     reproduce.add_argument("--list", action="store_true", help="name the tables")
-    reproduce.add_argument("--quick", action="store_true", help="a few minutes: fewer folds and steps")
+    reproduce.add_argument("--quick", action="store_true", help="minutes: few seeds, folds, steps; other file names")
+    reproduce.add_argument("--seeds", type=int | None, default=None, help="runs of each cell (default: as in the docs)")
+    reproduce.add_argument("--jobs", type=int, default=1, help="processes that compute cells side by side (default: 1)")
+    reproduce.add_argument(
+        "--only", type=str, nargs="+", default=[], help="compute cells that have all these words: --only Cora k=10"
+    )
     reproduce.add_argument("--data-root", type=str, default=None, help="data folder (default: $LATENTGRAPH_DATA)")
     reproduce.add_argument(
         "--out", type=Path, default=Path("results"), help="folder of results files; runs go on there"
     )
+    reproduce.add_argument("--json", action="store_true", help="print the tables as JSON")
     commands.add_subcommand("reproduce", reproduce, help="the paper's tables beside ours")
 
     bench = ArgumentParser(description="Measure speed and memory beside alternatives, in one run on this machine.")
@@ -262,32 +264,25 @@ def _explore(arguments: Namespace) -> int:
 
 def _reproduce(arguments: Namespace) -> int:
     if arguments.list or not arguments.names:
-        _print_table("tables of the paper", ("name", "what"), list(EXPERIMENTS.items()))
+        rows = [(name, what) for name, (_, what) in CATALOGUE.items()]
+        _print_table("tables of the paper", ("name", "what"), rows)
         return 0
-    _check_names(arguments.names, EXPERIMENTS, "reproduce")
+    _check_names(arguments.names, CATALOGUE, "reproduce")
+    from latentgraph.experiments.catalogue import experiment
+    from latentgraph.experiments.running import run
+
+    shown = {}
     for name in arguments.names:
-        path = arguments.out / f"{name}{'-quick' if arguments.quick else ''}.jsonl"
-        (_tadpole if name == "tadpole" else _tables)(path, arguments)
-        print(f"Every cell is in {path}")
+        options = {option: arguments[option] for option in ("seeds", "jobs", "only", "quick", "data_root")}
+        results = run(name, arguments.out, **options)
+        shown[name] = experiment(name).tables(results)
+        if not arguments.json:
+            for table in shown[name]:
+                _print_table(f"{name}: {table.title}", table.header, table.rows)
+            print(f"Every cell is in {results.path}")
+    if arguments.json:
+        print(json.dumps({name: [table._asdict() for table in tables] for name, tables in shown.items()}, indent=2))
     return 0
-
-
-def _tadpole(path: Path, arguments: Namespace) -> None:
-    from latentgraph.experiments import tadpole
-
-    results = tadpole.run(path, data_root=arguments.data_root, quick=arguments.quick)
-    rows = tadpole.table(results, quick=arguments.quick)
-    _print_table("TADPOLE, accuracy in %, mean and standard deviation over folds", ("method", "paper", "ours"), rows)
-
-
-def _tables(path: Path, arguments: Namespace) -> None:
-    from latentgraph.experiments import suite
-
-    results = suite.run(path, data_root=arguments.data_root, quick=arguments.quick)
-    for labels in suite.LABELS:
-        title = f"accuracy in % with {labels} of the training labels, mean and standard error over seeds"
-        _print_table(title, suite.header(results, labels), suite.table(results, labels))
-    print("† not more than one standard error below the best simple method")
 
 
 def _bench(arguments: Namespace) -> int:
@@ -313,7 +308,7 @@ def _bench(arguments: Namespace) -> int:
     return 0
 
 
-def _check_names(names: Sequence[str], known: Mapping[str, str], command: str) -> None:
+def _check_names(names: Sequence[str], known: Mapping[str, Any], command: str) -> None:
     for name in names:
         if name not in known:
             raise InputError(f"there is no {name!r} here; there is: {', '.join(known)}. See {command} --list.")

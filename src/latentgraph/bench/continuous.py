@@ -12,10 +12,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from latentgraph.bench.measure import side_by_side
-from latentgraph.bench.tables import Row, Table, in_words, megabytes, ratios
+from latentgraph.bench.tables import Row, in_words, megabytes, ratios
 from latentgraph.diffusion import GAT, GCN, EdgeConv, RowNormalised
 from latentgraph.graph import LatentGraph
 from latentgraph.layers import ContinuousDGM
+from latentgraph.text_table import Table
 
 LIBRARIES = ()
 OURS, DENSE = "latentgraph", "dense formula"

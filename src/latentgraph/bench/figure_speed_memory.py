@@ -21,9 +21,10 @@ from latentgraph.bench.libraries import installed
 from latentgraph.bench.measure import side_by_side
 from latentgraph.bench.neighbours import dense, keops
 from latentgraph.bench.step import CLASSES, EMBEDDING, FEATURES, WIDTH, Step
-from latentgraph.bench.tables import Row, Table, in_words, megabytes, ratios
+from latentgraph.bench.tables import Row, in_words, megabytes, ratios
 from latentgraph.layers import ContinuousDGM
 from latentgraph.stacks import gcn, mlp
+from latentgraph.text_table import Table
 
 LIBRARIES = ("matplotlib", "pykeops")
 OURS = "dDGM, latentgraph"

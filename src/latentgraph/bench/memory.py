@@ -12,8 +12,9 @@ from latentgraph.bench.measure import side_by_side
 from latentgraph.bench.neighbours import dense
 from latentgraph.bench.regimes import points
 from latentgraph.bench.step import Step
-from latentgraph.bench.tables import Row, Table, number
+from latentgraph.bench.tables import Row, number
 from latentgraph.sampling import gumbel_top_k
+from latentgraph.text_table import Table
 
 LIBRARIES = ()
 OURS, DENSE = "latentgraph", "dense formula"

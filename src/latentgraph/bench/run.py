@@ -13,11 +13,12 @@ from typing import Any, Protocol, cast
 
 from latentgraph.bench.libraries import all_versions, left_out
 from latentgraph.bench.measure import machine, using_threads
-from latentgraph.bench.tables import Row, Table
+from latentgraph.bench.tables import Row
 from latentgraph.errors import InputError
 from latentgraph.experiments.results import Results
 from latentgraph.files import replacing
 from latentgraph.progress import progress
+from latentgraph.text_table import Table
 
 SEED = 0  # of all points, weights and samples
 

@@ -11,8 +11,9 @@ import torch
 from latentgraph.bench.measure import side_by_side
 from latentgraph.bench.neighbours import OURS, dense_clouds, methods
 from latentgraph.bench.regimes import NAMES, points
-from latentgraph.bench.tables import Row, Table, in_words, megabytes, ratios
+from latentgraph.bench.tables import Row, in_words, megabytes, ratios
 from latentgraph.sampling import gumbel_top_k
+from latentgraph.text_table import Table
 
 LIBRARIES = ("faiss", "pykeops", "pynndescent")
 SIZES = (500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000)

@@ -15,13 +15,14 @@ from torch.nn import functional as F
 
 from latentgraph.bench.measure import side_by_side
 from latentgraph.bench.neighbours import dense
-from latentgraph.bench.tables import Row, Table, in_words, megabytes, number, ratios
+from latentgraph.bench.tables import Row, in_words, megabytes, number, ratios
 from latentgraph.graph import LatentGraph
 from latentgraph.layers import DiscreteDGM
 from latentgraph.loss import MovingAverageBaseline, accuracy_reward, graph_loss
 from latentgraph.probability import edge_log_p
 from latentgraph.sampling import gumbel_top_k
 from latentgraph.stacks import gcn, mlp
+from latentgraph.text_table import Table
 
 LIBRARIES = ()
 OURS, DENSE, PUBLISHED = "latentgraph", "dense sampler", "dense sampler, edge list"

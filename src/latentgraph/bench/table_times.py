@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from latentgraph.bench.measure import side_by_side
-from latentgraph.bench.tables import Row, Table, in_words, number
+from latentgraph.bench.tables import Row, in_words, number
 from latentgraph.datasets.tadpole import tadpole
 from latentgraph.errors import InputError
 from latentgraph.graph import neighbors_to_edges
@@ -23,6 +23,7 @@ from latentgraph.model import DGMNet
 from latentgraph.presets import dgcnn, medical_net
 from latentgraph.sampling import nearest
 from latentgraph.stacks import Stack, gcn, mlp
+from latentgraph.text_table import Table
 from latentgraph.training import NodeSet, fit
 
 LIBRARIES = ()

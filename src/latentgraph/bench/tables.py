@@ -1,21 +1,13 @@
-"""From measured rows to tables, and from tables to text."""
+"""From measured rows to tables."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
+
+from latentgraph.text_table import Table
 
 Row = dict[str, Any]
-
-
-class Table(NamedTuple):
-    title: str
-    header: list[str]
-    rows: list[list[str]]
-
-    def markdown(self) -> str:
-        lines = [self.header, ["---"] * len(self.header), *self.rows]
-        return "\n".join([f"**{self.title}**", "", *(f"| {' | '.join(line)} |" for line in lines)])
 
 
 def ratios(title: str, rows: Sequence[Row], index: Sequence[str], ours: str) -> Table:

@@ -11,7 +11,8 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from latentgraph.bench.tables import Row, Table, number
+from latentgraph.bench.tables import Row, number
+from latentgraph.text_table import Table
 
 LIBRARIES = ()
 HELP, IMPORT, COLD, WARM, SECOND = (

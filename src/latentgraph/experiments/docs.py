@@ -22,7 +22,7 @@ def render(page: str, results: Path) -> str:
 def _section(labels: str, results: Results) -> str:
     header = suite.header(results, labels)
     rows = [
-        tuple(f"**{cell}**" for cell in row) if row[0] == suite.OURS else row for row in suite.table(results, labels)
+        [f"**{cell}**" for cell in row] if row[0] == suite.OURS else row for row in suite.table(results, labels)
     ]
     lines = ["| " + " | ".join(row) + " |" for row in (header, ("---",) * len(header), *rows)]
     return "\n".join([f"<!-- tables {labels} -->", "", *lines, "", "<!-- end -->"])

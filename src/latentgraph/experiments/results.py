@@ -26,6 +26,10 @@ class Results:
         if path.exists():
             lines = path.read_text(encoding="utf-8").splitlines()
             self.rows = [self._parse(number, line) for number, line in enumerate(lines, 1) if line.strip()]
+        self._there = {self._name(row) for row in self.rows}
+
+    def _name(self, cell: Mapping[str, Any]) -> tuple[Any, ...]:
+        return tuple(cell[name] for name in self.key)
 
     def _parse(self, number: int, line: str) -> dict[str, Any]:
         try:
@@ -39,12 +43,14 @@ class Results:
         return dict(row)
 
     def has(self, **cell: Any) -> bool:
-        return any(all(row[name] == value for name, value in cell.items()) for row in self.rows)
+        """Whether there is a row with these values in all columns of the key."""
+        return self._name(cell) in self._there
 
     def add(self, row: Mapping[str, Any]) -> None:
         """Append a row with the versions it was computed with, and see it onto the disk."""
         full = {**row, "versions": versions()}
         self.rows.append(full)
+        self._there.add(self._name(full))
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(full) + "\n")

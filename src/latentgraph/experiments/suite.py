@@ -6,10 +6,8 @@ methods of scikit-learn have its defaults too (more trees and iterations where i
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,10 +22,11 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.semi_supervised import LabelSpreading
 
 from latentgraph.estimators import DGMClassifier
+from latentgraph.experiments.experiment import Cell, Experiment
 from latentgraph.experiments.knn_gcn import KnnGCN
 from latentgraph.experiments.results import Results
-from latentgraph.experiments.suite_data import TABLES, Split
-from latentgraph.progress import progress
+from latentgraph.experiments.suite_data import TABLES
+from latentgraph.text_table import Table
 
 OURS = "latentgraph"
 LABELS = ("all", "5 %")
@@ -62,27 +61,43 @@ METHODS: dict[str, Method] = {
 SEMI_SUPERVISED = (OURS, "label spreading", "kNN-GCN")  # these get the rows without a label, too
 
 
-def run(out: Path, *, data_root: str | None = None, quick: bool = False, show: bool = True) -> Results:
-    """Compute what is missing of the suite in the results file `out`, cell by cell."""
-    results = Results(out, key=KEY)
+def cells(seeds: int, quick: bool) -> list[Cell]:
     tables = ("breast cancer", "wine") if quick else tuple(TABLES)
-    cuts = [(table, seed) for table in tables for seed in range(1 if quick else SEEDS)]
-    with progress("tables", len(cuts) * len(LABELS) * len(METHODS), show) as report:
-        done = 0
-        for table, seed in cuts:
-            split: Split | None = None
-            for labels in LABELS:
-                for name in METHODS:
-                    cell = {"table": table, "labels": labels, "seed": seed, "method": name}
-                    if not results.has(**cell):
-                        split = split or TABLES[table](seed, data_root)
-                        results.add({**cell, **_score(name, split, labels, seed), "protocol": PROTOCOL})
-                    done += 1
-                    report(done, {"accuracy": results.column("accuracy", **cell)[0]})
-    return results
+    return [
+        {"table": table, "labels": labels, "seed": seed, "method": name}
+        for table in tables
+        for seed in range(seeds)
+        for labels in LABELS
+        for name in METHODS
+    ]
 
 
-def table(results: Results, labels: str) -> list[tuple[str, ...]]:
+def compute(cell: Cell, quick: bool, data_root: str | None) -> dict[str, float]:
+    split = TABLES[cell["table"]](cell["seed"], data_root)
+    if cell["labels"] == "5 %":
+        split = split.with_few_labels(cell["seed"])
+    name = cell["method"]
+    known = np.ones(len(split.y), bool) if name in SEMI_SUPERVISED else split.y >= 0
+    model = METHODS[name](cell["seed"], int((split.y >= 0).sum()), split.x.shape[1])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(split.x[known], split.y[known])
+    return {"accuracy": float((model.predict(split.x_test) == split.y_test).mean())}
+
+
+def tables(results: Results) -> list[Table]:
+    """With all labels, and with few."""
+    return [Table(_title(labels), list(header(results, labels)), table(results, labels)) for labels in LABELS]
+
+
+def _title(labels: str) -> str:
+    return (
+        f"accuracy in % with {labels} of the training labels, mean and standard error over seeds; †: not more than one "
+        "standard error below the best simple method"
+    )
+
+
+def table(results: Results, labels: str) -> list[list[str]]:
     """Rows (method, a cell for each table, mean rank), best first: mean and standard error over the seeds in percent.
 
     A dagger marks what is within one standard error (of its own) of the best of the simple methods.
@@ -96,11 +111,11 @@ def table(results: Results, labels: str) -> list[tuple[str, ...]]:
     rank = rankdata(-mean, axis=0).mean(1)
     best = np.delete(mean, list(METHODS).index(OURS), axis=0).max(0)
     rows = [
-        (
+        [
             method,
             *(f"{m:.1f} ± {e:.1f}{'†' if m + e >= b else ''}" for m, e, b in zip(mean[i], error[i], best, strict=True)),
             f"{rank[i]:.2f}",
-        )
+        ]
         for i, method in enumerate(METHODS)
     ]
     return sorted(rows, key=lambda row: float(row[-1]))
@@ -110,14 +125,4 @@ def header(results: Results, labels: str) -> tuple[str, ...]:
     return ("method", *(name for name in TABLES if results.column("seed", table=name, labels=labels)), "mean rank")
 
 
-def _score(name: str, split: Split, labels: str, seed: int) -> dict[str, float]:
-    if labels == "5 %":
-        split = split.with_few_labels(seed)
-    known = np.ones(len(split.y), bool) if name in SEMI_SUPERVISED else split.y >= 0
-    model = METHODS[name](seed, int((split.y >= 0).sum()), split.x.shape[1])
-    start = time.perf_counter()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        model.fit(split.x[known], split.y[known])
-    found = model.predict(split.x_test) == split.y_test
-    return {"accuracy": float(found.mean()), "seconds": round(time.perf_counter() - start, 2)}
+EXPERIMENTS = {"tables": Experiment("tables", KEY, SEEDS, cells, compute, tables, PROTOCOL)}

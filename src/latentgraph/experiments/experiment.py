@@ -1,0 +1,50 @@
+"""What an experiment is: the cells of its tables, how one is computed, and how they are shown together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from latentgraph.experiments.results import Results
+from latentgraph.text_table import Table
+
+Cell = Mapping[str, Any]  # what names a cell: data set, method, seed, ...; strings and whole numbers
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A table, or a few that belong together.
+
+    Attributes
+    ----------
+    file : name of the results file, without its ending. Tables that have cells in common share one
+    key : the columns that name a cell
+    seeds : runs of each cell, by default
+    cells : (number of seeds, quick) -> the cells in the order in which they are computed
+    compute : (cell, quick, data folder) -> what was measured, such as {"accuracy": 0.8, "steps": 300}
+    tables : results -> tables to be shown, of the cells that are there
+    protocol : what the numbers mean; kept with each
+    """
+
+    file: str
+    key: tuple[str, ...]
+    seeds: int
+    cells: Callable[[int, bool], list[Cell]]
+    compute: Callable[[Cell, bool, str | None], Mapping[str, Any]]
+    tables: Callable[[Results], list[Table]]
+    protocol: str
+
+
+def mean_and_deviation(accuracies: Sequence[float]) -> str:
+    """Of accuracies between 0 and 1, in percent: "84.6 ± 0.9"; nothing where there is none."""
+    if not accuracies:
+        return "-"
+    return f"{100 * np.mean(accuracies):.1f} ± {100 * np.std(accuracies):.1f}"
+
+
+def as_printed(value: Sequence[float] | None) -> str:
+    """Mean and deviation of a published table, in the same form."""
+    return "-" if value is None else f"{value[0]:.1f} ± {value[1]:.1f}"

@@ -1,0 +1,90 @@
+"""Compute what is missing of an experiment, cell by cell, in one process or in several."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from latentgraph.errors import InputError
+from latentgraph.experiments.catalogue import experiment
+from latentgraph.experiments.experiment import Cell
+from latentgraph.experiments.results import Results
+from latentgraph.progress import progress
+
+
+def run(
+    name: str,
+    out: Path,
+    *,
+    seeds: int | None = None,
+    jobs: int = 1,
+    only: Sequence[str] = (),
+    quick: bool = False,
+    data_root: str | None = None,
+    show: bool = True,
+) -> Results:
+    """Compute the missing cells of experiment `name` into its results file in the folder `out`.
+
+    Parameters
+    ----------
+    seeds : runs of each cell, default the experiment's
+    jobs : processes at work; each computes whole cells with one thread, so their number changes no result
+    only : words that must all be in a cell's description ("Cora", "k=5", ...), default all cells
+    """
+    found = experiment(name)
+    if jobs < 1 or (seeds is not None and seeds < 1):
+        raise InputError(f"jobs={jobs}, seeds={seeds}; each must be at least 1.")
+    results = Results(results_file(name, out, quick=quick), found.key)
+    everything = found.cells((1 if quick else found.seeds) if seeds is None else seeds, quick)
+    cells = [cell for cell in everything if set(only) <= set(map(str, cell.values()))]
+    if not cells:
+        words = sorted({str(value) for cell in everything for value in cell.values()})
+        raise InputError(
+            f"{name} has no cell with all of {', '.join(map(repr, only))}. Its words are: {', '.join(words)}."
+        )
+    missing = [cell for cell in cells if not results.has(**cell)]
+    with progress(name, len(cells), show) as report:
+        done = len(cells) - len(missing)
+        for cell, measured in _computed(name, missing, jobs, quick, data_root):
+            results.add({**cell, **measured, "protocol": found.protocol})
+            done += 1
+            report(done, {key: value for key, value in measured.items() if isinstance(value, float)})
+    return results
+
+
+def results_file(name: str, out: Path, *, quick: bool = False) -> Path:
+    return out / f"{experiment(name).file}{'-quick' if quick else ''}.jsonl"
+
+
+def _computed(
+    name: str, cells: Iterable[Cell], jobs: int, quick: bool, data_root: str | None
+) -> Iterator[tuple[Cell, dict[str, Any]]]:
+    """Cells with what was measured, as they are finished."""
+    if jobs == 1:
+        for cell in cells:
+            yield cell, _compute(name, cell, quick, data_root)
+        return
+    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"))
+    try:
+        futures = {pool.submit(_compute, name, cell, quick, data_root): cell for cell in cells}
+        for future in as_completed(futures):
+            yield futures[future], future.result()
+    finally:  # also after Ctrl-C: what has not begun need not begin
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _compute(name: str, cell: Cell, quick: bool, data_root: str | None) -> dict[str, Any]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # small problems: a second thread gains little, and another cell more
+    try:
+        start = time.perf_counter()
+        measured = dict(experiment(name).compute(cell, quick, data_root))
+        return {**measured, "seconds": round(time.perf_counter() - start, 2)}
+    finally:
+        torch.set_num_threads(threads)
