@@ -1,8 +1,7 @@
-"""TADPOLE and the suite of tables end to end, their loaders, and the results file."""
+"""The suite of tables end to end, its loaders, and the results file."""
 
 import json
 import os
-import pickle
 from pathlib import Path
 
 import numpy as np
@@ -12,82 +11,14 @@ from latentgraph.cli import main
 from latentgraph.datasets.brainage import brainage
 from latentgraph.datasets.news import news
 from latentgraph.datasets.nhanes import DIABETES, diabetes
-from latentgraph.datasets.tadpole import tadpole
-from latentgraph.errors import InputError
 from latentgraph.experiments import docs, suite
 from latentgraph.experiments.results import Results
 from latentgraph.experiments.suite_data import TABLES
-from latentgraph.experiments.tadpole import METHODS, table
 
 needs_data = pytest.mark.skipif(
     not Path(os.environ.get("LATENTGRAPH_DATA", ""), "tadpole").is_dir() or "LATENTGRAPH_DATA" not in os.environ,
     reason="LATENTGRAPH_DATA names no folder with tadpole/",
 )
-
-
-@pytest.mark.data
-@needs_data
-def test_tadpole_folds_are_disjoint_and_complete() -> None:
-    """Each patient is tested once, never in the fold that trained on them; 30 columns, not their copies."""
-    tested: list[int] = []
-    for number in range(10):
-        fold = tadpole(number)
-        assert fold.x.shape == (564, 30)
-        assert not set(fold.train) & set(fold.test)
-        tested.extend(fold.test)
-    assert sorted(tested) == list(range(564))
-    assert np.bincount(fold.y).tolist() == [160, 320, 84]
-
-
-@pytest.mark.data
-@needs_data
-def test_tadpole_runs_end_to_end_and_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Both kinds of graph and all baselines; a second call computes nothing again, a damaged line is named."""
-    command = ["reproduce", "tadpole", "--quick", "--out", str(tmp_path)]
-    assert main(command) == 0
-    printed = capsys.readouterr().out
-    assert "94.1 +- 2.1" in printed  # the paper's dDGM
-    path = tmp_path / "tadpole-quick.jsonl"
-    first = path.read_text()
-    rows = [json.loads(line) for line in first.splitlines()]
-    assert {row["method"] for row in rows} == set(METHODS)
-    assert {"dDGM", "cDGM"} <= {row["method"] for row in rows}
-    for row in rows:
-        assert 0.4 < row["accuracy"] <= 1, row
-        assert {"seed", "protocol", "steps", "seconds", "versions"} <= row.keys()
-    assert main(command) == 0
-    assert path.read_text() == first
-    path.write_text(first + '{"method": "dDGM"')
-    assert main(command) == 2
-    assert f"line {len(rows) + 1}" in capsys.readouterr().err
-
-
-def test_loader_runs_no_code_from_a_pickle(tmp_path: Path) -> None:
-    class Malicious:
-        def __reduce__(self) -> tuple[object, tuple[str]]:
-            return os.mkdir, (str(tmp_path / "gotcha"),)
-
-    (tmp_path / "tadpole").mkdir()
-    (tmp_path / "tadpole/tadpole_data.pickle").write_bytes(pickle.dumps(Malicious()))
-    with pytest.raises(InputError, match="only numpy arrays"):
-        tadpole(0, tmp_path)
-    assert not (tmp_path / "gotcha").exists()
-
-
-def test_fold_out_of_range() -> None:
-    with pytest.raises(InputError, match="fold=10"):
-        tadpole(10)
-
-
-def test_documented_table_is_the_committed_one() -> None:
-    """A number in the docs is what the results file says, and all folds are there."""
-    root = Path(__file__).parents[1]
-    results = Results(root / "results/tadpole.jsonl", key=("method", "fold", "steps"))
-    assert len(results.rows) == 10 * len(METHODS)
-    page = (root / "docs/results.md").read_text(encoding="utf-8")
-    for method, paper, ours in table(results):
-        if ours != "-":
-            assert f"| {method} | {paper} | {ours} |" in page
 
 
 def test_results_survive_reopening(tmp_path: Path) -> None:

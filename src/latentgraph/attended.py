@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from latentgraph.diffusion import Graph
 from latentgraph.errors import InputError
+from latentgraph.gather import weighted_sum_over_neighbors
 from latentgraph.graph import LatentGraph
+from latentgraph.sparse_linear import SparseLinear
 
 
 class Attended(nn.Module):
@@ -18,13 +19,13 @@ class Attended(nn.Module):
               q_{ij} = \operatorname{softmax}_{j \in \mathcal N_i} \log p_{ij}
 
     Which neighbours are sampled has no gradient, but their weights q have: the task loss itself moves f, without a
-    reward. On an edge list all neighbours weigh the same.
+    reward. On an edge list all neighbours weigh the same. The features may be sparse; `dropout` is of their entries.
     """
 
-    def __init__(self, in_features: int, out_features: int) -> None:
+    def __init__(self, in_features: int, out_features: int, *, dropout: float = 0.0) -> None:
         super().__init__()
-        self.skip = nn.Linear(in_features, out_features)
-        self.diffused = nn.Linear(in_features, out_features, bias=False)
+        self.skip = SparseLinear(in_features, out_features, dropout=dropout)
+        self.diffused = SparseLinear(in_features, out_features, bias=False, dropout=dropout)
 
     def forward(self, x: Tensor, graph: Graph) -> Tensor:
         h = self.diffused(x)
@@ -32,8 +33,8 @@ class Attended(nn.Module):
             if graph.neighbors is None or graph.log_p is None:
                 raise InputError("Attended weighs sampled edges, but a continuous graph has none. Use GCN or GAT.")
             k = graph.neighbors.shape[1]
-            q = graph.log_p.view(-1, k).softmax(1)
-            mean = F.embedding_bag(graph.neighbors, h, per_sample_weights=q.to(h.dtype), mode="sum")
+            q = graph.log_p.view(-1, k).softmax(1).to(h.dtype)
+            mean = weighted_sum_over_neighbors(graph.neighbors, q, h, graph.backwards)
             return self.skip(x) + (h + k * mean) / (k + 1)
         return self.skip(x) + (h + _mean(h, graph)) / 2
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.nn import EdgeConv as PyGEdgeConv
 from torch_geometric.nn import GATConv, GCNConv
+from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
 from latentgraph import blocks
 from latentgraph.attention import flat_attention
@@ -24,6 +25,7 @@ from latentgraph.gather import sum_over_neighbors
 from latentgraph.graph import LatentGraph
 from latentgraph.messages import flat_message_sum, strongest
 from latentgraph.probability import adjacency_block, edge_log_p
+from latentgraph.sparse import LastSeen, Structure, sparse_product, structure_of
 
 Graph = Tensor | LatentGraph
 Aggregation = Literal["sum", "mean", "max"]
@@ -62,23 +64,47 @@ def symmetric_normalised(graph: LatentGraph, x: Tensor, *, dense: bool | None = 
     return scale * adjacency_product(graph, scale * x, dense=dense)
 
 
+class Diffusion(nn.Module):
+    r"""The part of a graph convolution without weights, :math:`D^{-1/2} A D^{-1/2} X`, with self-loops.
+
+    An edge list is normalised when it is first seen, and not again while the same one comes.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._normalised = LastSeen[tuple[Tensor, Structure]]()
+
+    def forward(self, x: Tensor, graph: Graph) -> Tensor:
+        if isinstance(graph, LatentGraph) and graph.neighbors is not None and not graph.loop:
+            # k neighbours and itself: all degrees are k + 1, and the normalised sum is a plain mean.
+            total = x + sum_over_neighbors(graph.neighbors, x, graph.backwards)
+            return total / (graph.neighbors.shape[1] + 1)
+        edge_index = _edges(graph)
+        if edge_index is None:
+            return symmetric_normalised(_continuous(graph), x)
+        weights, places = self._normalised.get(edge_index, lambda: _normalised(edge_index, x))
+        return sparse_product(weights.to(x.dtype), places, x)
+
+
+def _normalised(edge_index: Tensor, x: Tensor) -> tuple[Tensor, Structure]:
+    """D^-1/2 (A + I) D^-1/2 of an edge list, as PyG's `GCNConv` has it: entries, and where they are."""
+    n = len(x)
+    (source, target), weight = gcn_norm(edge_index, None, n, dtype=x.dtype)
+    order = target.argsort(stable=True)
+    start = nn.functional.pad(target.bincount(minlength=n).cumsum(0), (1, 0))
+    return weight.index_select(0, order), structure_of(start, source.index_select(0, order), n)
+
+
 class GCN(nn.Module):
     r"""Graph convolution, :math:`D^{-1/2} A D^{-1/2} X \Theta + b`, with self-loops as in PyG's `GCNConv`."""
 
     def __init__(self, in_features: int, out_features: int) -> None:
         super().__init__()
         self.conv = GCNConv(in_features, out_features)
+        self.diffuse = Diffusion()
 
     def forward(self, x: Tensor, graph: Graph) -> Tensor:
-        if isinstance(graph, LatentGraph) and graph.neighbors is not None and not graph.loop:
-            # k neighbours and itself: all degrees are k + 1, and the normalised sum is a plain mean.
-            h = self.conv.lin(x)
-            total = h + sum_over_neighbors(graph.neighbors, h, graph.chosen_by)
-            return total / (graph.neighbors.shape[1] + 1) + self.conv.bias
-        edge_index = _edges(graph)
-        if edge_index is not None:
-            return self.conv(x, edge_index)
-        return symmetric_normalised(_continuous(graph), self.conv.lin(x)) + self.conv.bias
+        return self.diffuse(self.conv.lin(x), graph) + self.conv.bias
 
 
 class RowNormalised(nn.Module):
@@ -94,7 +120,7 @@ class RowNormalised(nn.Module):
     def forward(self, x: Tensor, graph: Graph) -> Tensor:
         h = self.linear(x)
         if isinstance(graph, LatentGraph) and graph.neighbors is not None:
-            return sum_over_neighbors(graph.neighbors, h, graph.chosen_by) / graph.neighbors.shape[1]
+            return sum_over_neighbors(graph.neighbors, h, graph.backwards) / graph.neighbors.shape[1]
         edge_index = _edges(graph)
         if edge_index is None:
             return row_normalised(_continuous(graph), h)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from latentgraph.errors import InputError
-from latentgraph.gather import choosers
+from latentgraph.gather import Backwards, backwards
 from latentgraph.geometry import Geometry
 from latentgraph.probability import logistic_adjacency
 
@@ -73,10 +73,10 @@ class LatentGraph:
         return None if self.neighbors is None else neighbors_to_edges(self.neighbors)
 
     @cached_property
-    def chosen_by(self) -> tuple[Tensor, Tensor]:
-        """The edges of a discrete graph read backwards, see `gather.choosers`; several convolutions share it."""
+    def backwards(self) -> Backwards:
+        """The edges of a discrete graph read backwards; several convolutions share it."""
         assert self.neighbors is not None
-        return choosers(self.neighbors)
+        return backwards(self.neighbors)
 
     @property
     def adj(self) -> Tensor | None:

@@ -18,6 +18,7 @@ from latentgraph.geometry import Geometry
 from latentgraph.graph import LatentGraph
 from latentgraph.layers import ContinuousDGM, DiscreteDGM
 from latentgraph.model import DGMNet
+from latentgraph.sparse_linear import SparseLinear
 from latentgraph.stacks import Builder, Stack, edge_conv, gcn, identity, mlp, row_normalised_conv
 
 
@@ -31,6 +32,7 @@ def citation_net(
     geometry: Geometry | None = None,
     f: Builder = gcn,
     g: Builder = gcn,
+    temperature: float | None = None,
     detach: bool = False,
 ) -> DGMNet:
     """The network of the paper's citation experiments.
@@ -49,10 +51,10 @@ def citation_net(
     for layer in range(dgm_layers):
         is_last = layer == dgm_layers - 1
         seen = widths[layer] + x_hat_dim
-        dgm = DiscreteDGM(f([seen, 16, embed_dim]), k, geometry=geometry)
+        dgm = DiscreteDGM(f([seen, 16, embed_dim]), k, geometry=geometry, temperature=temperature)
         layers.append((dgm, _activated(g, widths[layer:] if is_last else widths[layer : layer + 2])))
         x_hat_dim = seen if f is identity else embed_dim
-    pre = mlp([in_features, 32], activate_last=True)
+    pre = Stack(SparseLinear(in_features, 32), nn.ReLU())
     return DGMNet(layers, head=mlp([8, 8, num_classes]), pre=pre, detach=detach)
 
 

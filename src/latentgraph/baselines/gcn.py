@@ -4,25 +4,36 @@ from __future__ import annotations
 
 from torch import nn
 
+from latentgraph import diffusion
 from latentgraph.baselines.method import NetworkMethod, Population
+from latentgraph.dropout import Dropout
 from latentgraph.model import DGMNet
-from latentgraph.stacks import gat, gcn
+from latentgraph.sparse_linear import SparseLinear
+from latentgraph.stacks import Stack, gat
 
 
 class GCN(NetworkMethod):
-    """Two graph convolutions, 64 hidden features, dropout 0.5."""
+    """Two graph convolutions, 64 hidden features, dropout 0.5. The features may be sparse."""
 
-    hidden = 64
+    hidden, dropout = 64, 0.5
 
     def network(self, population: Population) -> nn.Module:
-        return DGMNet([(None, gcn([population.x.shape[1], self.hidden, population.num_classes], dropout=0.5))])
+        layers = Stack(
+            SparseLinear(population.x.shape[1], self.hidden, dropout=self.dropout),
+            diffusion.Diffusion(),
+            nn.ReLU(),
+            Dropout(self.dropout),
+            diffusion.GCN(self.hidden, population.num_classes),
+        )
+        return DGMNet([(None, layers)])
 
 
 class GAT(NetworkMethod):
-    """Two attention layers, 8 heads that are averaged, 16 hidden features, dropout 0.5."""
+    """Two attention layers on 64 linear features, 8 heads that are averaged, 16 hidden features, dropout 0.5."""
 
-    hidden, heads = 16, 8
+    hidden, heads, dropout = 16, 8, 0.5
 
     def network(self, population: Population) -> nn.Module:
-        widths = [population.x.shape[1], self.hidden, population.num_classes]
-        return DGMNet([(None, gat(widths, heads=self.heads, dropout=0.5))])
+        linear = SparseLinear(population.x.shape[1], 64, dropout=self.dropout)
+        widths = [64, self.hidden, population.num_classes]
+        return DGMNet([(None, gat(widths, heads=self.heads, dropout=self.dropout))], pre=linear)

@@ -132,6 +132,10 @@ class NetworkMethod(Method):
         return self
 
     def predict(self, population: Population) -> Tensor:
+        return self.predict_proba(population).argmax(1)
+
+    def predict_proba(self, population: Population) -> Tensor:
+        """(n, classes), the mean over 8 sampled graphs where the network samples some."""
         generator = torch.Generator().manual_seed(self.seed)
         probability, _ = consensus(self.net, population.x, self.graph(population), generator=generator)
-        return probability.argmax(1)
+        return probability

@@ -5,12 +5,14 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from latentgraph.baselines.method import NetworkMethod, Population
+from latentgraph.dropout import Dropout
 from latentgraph.model import DGMNet
-from latentgraph.stacks import mlp
+from latentgraph.sparse_linear import SparseLinear
+from latentgraph.stacks import Stack
 
 
 class MLP(NetworkMethod):
-    """One hidden layer of 64, dropout 0.5."""
+    """One hidden layer of 64, dropout 0.5. The features may be sparse."""
 
     hidden, dropout = 64, 0.5
 
@@ -18,5 +20,10 @@ class MLP(NetworkMethod):
         return None
 
     def network(self, population: Population) -> nn.Module:
-        widths = [population.x.shape[1], self.hidden, population.num_classes]
-        return DGMNet([(None, mlp(widths, dropout=self.dropout))])
+        layers = Stack(
+            SparseLinear(population.x.shape[1], self.hidden, dropout=self.dropout),
+            nn.ReLU(),
+            Dropout(self.dropout),
+            nn.Linear(self.hidden, population.num_classes),
+        )
+        return DGMNet([(None, layers)])

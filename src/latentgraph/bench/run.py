@@ -48,12 +48,12 @@ def run(name: str, out: Path, *, threads: Sequence[int] = (1, 2), quick: bool = 
         raise InputError(f"threads={list(threads)} but every number of threads must be at least 1, such as: 1 2.")
     subject = bench(name)
     stem = f"bench-{name}-quick" if quick else f"bench-{name}"
-    done = Results(out / f"{stem}.part.jsonl", key=("case", "machine", "rows"))
+    done = Results(out / f"{stem}.part.jsonl", key=("case", "machine"))
     here = {"machine": machine(), "packages": all_versions()}
     cases = subject.cases(quick, threads)
     with progress(f"bench {name}", len(cases)) as report, redirect_stdout(sys.stderr):  # KeOps prints
         for number, case in enumerate(cases, 1):
-            if not done.has(case=str(case), **here):
+            if not done.column("rows", case=str(case), **here):
                 with using_threads(case.threads):
                     rows = subject.measure(case)
                 done.add({"case": str(case), "rows": rows, **here})

@@ -6,26 +6,23 @@ import re
 import sys
 from pathlib import Path
 
-from latentgraph.experiments import suite
+from latentgraph.experiments.catalogue import experiment
 from latentgraph.experiments.results import Results
+from latentgraph.experiments.running import results_file
 from latentgraph.files import rewrite
 
-PLACE = re.compile(r"<!-- tables (?P<labels>all|5 %) -->\n.*?<!-- end -->", flags=re.DOTALL)
+PLACE = re.compile(r"<!-- reproduce (?P<name>[\w-]+) -->\n.*?<!-- end -->", flags=re.DOTALL)
 
 
 def render(page: str, results: Path) -> str:
-    """The page with everything between `<!-- tables LABELS -->` and `<!-- end -->` made anew from tables.jsonl."""
-    found = Results(results / "tables.jsonl", key=suite.KEY)
-    return PLACE.sub(lambda place: _section(place["labels"], found), page)
+    """The page with everything between `<!-- reproduce NAME -->` and `<!-- end -->` made anew from the results."""
+    return PLACE.sub(lambda place: _section(place["name"], results), page)
 
 
-def _section(labels: str, results: Results) -> str:
-    header = suite.header(results, labels)
-    rows = [
-        [f"**{cell}**" for cell in row] if row[0] == suite.OURS else row for row in suite.table(results, labels)
-    ]
-    lines = ["| " + " | ".join(row) + " |" for row in (header, ("---",) * len(header), *rows)]
-    return "\n".join([f"<!-- tables {labels} -->", "", *lines, "", "<!-- end -->"])
+def _section(name: str, results: Path) -> str:
+    found = experiment(name)
+    tables = found.tables(Results(results_file(name, results), found.key))
+    return "\n\n".join([f"<!-- reproduce {name} -->", *(table.markdown() for table in tables), "<!-- end -->"])
 
 
 def main(results: str, page: str) -> None:

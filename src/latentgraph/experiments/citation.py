@@ -1,0 +1,162 @@
+"""Documents that cite each other (the paper's section on benchmark graphs): Cora, CiteSeer and PubMed.
+
+All tables share one results file, for most of the paper's have the same network in one of their rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache, partial
+
+import numpy as np
+import torch
+
+from latentgraph.baselines.method import Population
+from latentgraph.datasets.planetoid import NAMES, Citations, planetoid
+from latentgraph.experiments.citation_methods import BASE, COMPARED, LARGER_FEATURES, METHODS, OURS, WITHOUT_CHANCE
+from latentgraph.experiments.experiment import Cell, Experiment, as_printed, mean_and_deviation
+from latentgraph.experiments.results import Results, published
+from latentgraph.text_table import Table
+
+KEY = ("data", "split", "method", "seed")
+SEEDS = 10
+PAPERS, PUBLIC = "paper", "public"
+STEPS = {"Cora": 1000, "CiteSeer": 1000, "PubMed": 400}  # of the paper's networks, at most; a step of PubMed is long
+QUICK_STEPS = 60
+PROTOCOL = (
+    "split paper: nodes in the order of the file, the last 500 tested on, 500 before them to stop by and to choose "
+    "weights or strength; split public: 20 labels a class, 500, 1000. Rows sum to one; for the paper's networks, GAT "
+    "and DGCNN to the mean number of words. Consensus of 8 sampled graphs. The test nodes are scored once"
+)
+
+# name of a table -> (published row, or None) of each of our methods
+TABLES: dict[str, dict[str, str | None]] = {
+    "citation-k": {f"{BASE}, k={k}" if k != 5 else BASE: str(k) for k in (1, 3, 5, 10, 20)},
+    "citation-geometry": {
+        BASE: "Euclidean",
+        f"{BASE}, hyperbolic": "hyperbolic",
+        f"{BASE}, sphere": None,
+        f"{BASE}, product": None,
+    },
+    "citation-dim": {f"{BASE}, d={d}" if d != 4 else BASE: str(d) for d in (2, 4, 6, 8)},
+    "citation-layers": {
+        "no DGM, g=gcn": "0",
+        BASE: "1",
+        f"{BASE}, 2 modules": "2",
+        f"{BASE}, 3 modules": "3",
+    },
+    "citation-f": {BASE: "gcn", **{f"{BASE}, f={name}": name for name in ("gat", "mlp", "id")}},
+    "citation-g": {
+        BASE: "gcn",
+        **{f"{BASE}, g={name}": name for name in ("gat", "edgeconv")},
+        **{f"no DGM, g={name}": f"{name}, without DGM" for name in ("gcn", "gat", "edgeconv")},
+    },
+}
+BESIDE = ("ridge", "GCN", OURS)  # what a variant has to be compared with, below every table
+
+
+def _cells(methods: Sequence[str], split: str, seeds: int, quick: bool) -> list[Cell]:
+    """Seed by seed, so that an interrupted run has something of every method."""
+    return [
+        {"data": data, "split": split, "method": method, "seed": seed}
+        for seed in range(seeds)
+        for data in (("Cora",) if quick else NAMES)
+        for method in methods
+        if not (method in WITHOUT_CHANCE and seed)
+    ]
+
+
+@cache
+def _citations(data: str, split: str, data_root: str | None) -> Citations:
+    return planetoid(data, data_root, split="public" if split == PUBLIC else "paper")
+
+
+def population(documents: Citations, *, rows_sum_to_one: bool) -> Population:
+    """What a method sees: no class of a test node."""
+    x = documents.x
+    if not rows_sum_to_one:
+        x = x * (x > 0).sum(1).float().mean()
+    y = torch.where(documents.train | documents.validation, documents.y, -1)
+    num_classes = int(documents.y.max()) + 1
+    return Population(x.to_sparse_csr(), y, num_classes, documents.validation, documents.edge_index)
+
+
+def compute(cell: Cell, quick: bool, data_root: str | None) -> dict[str, float]:
+    documents = _citations(cell["data"], cell["split"], data_root)
+    name = cell["method"]
+    seen = population(documents, rows_sum_to_one=name not in LARGER_FEATURES)
+    method = METHODS[name](cell["seed"], QUICK_STEPS if quick else STEPS[cell["data"]])
+    right = (method.fit(seen).predict(seen) == documents.y).double()
+    history = getattr(method, "history", None)
+    return {
+        "accuracy": float(right[documents.test].mean()),
+        "validation": float(right[documents.validation].mean()),
+        "steps": 0 if history is None else len(history.rows),
+    }
+
+
+def _variants(name: str, results: Results) -> list[Table]:
+    """A table of the paper: its rows, ours, and below what to compare with."""
+    paper = published(name)["rows"]
+    rows = [
+        [method, *_pairs(results, method, PAPERS, paper[row] if row else {})] for method, row in TABLES[name].items()
+    ]
+    rows += [[method, *_pairs(results, method, PAPERS, {})] for method in BESIDE]
+    return [Table(UNIT, HEADER, rows)]
+
+
+def _compared(split: str, results: Results) -> list[Table]:
+    """All methods on a split, in order of the mean over the networks of documents."""
+    paper = {BASE: published("citation-k")["rows"]["5"], "no DGM, g=gcn": published("citation-layers")["rows"]["0"]}
+    methods = sorted((BASE, "no DGM, g=gcn", *COMPARED), key=lambda method: _mean(results, method, split))
+    rows = [
+        [method, *_pairs(results, method, split, paper.get(method, {}) if split == PAPERS else {})]
+        for method in methods
+    ]
+    return [Table(UNIT, HEADER, rows)]
+
+
+def _pairs(results: Results, method: str, split: str, paper: dict[str, Sequence[float]]) -> list[str]:
+    """(paper, ours) for each network of documents; ours says how many runs there are if not ten."""
+    cells = []
+    for data in NAMES:
+        ours = results.column("accuracy", data=data, split=split, method=method)
+        runs = "" if len(ours) in (0, SEEDS) else f" ({len(ours)})"
+        cells += [as_printed(paper.get(data)), mean_and_deviation(ours) + runs]
+    return cells
+
+
+def _mean(results: Results, method: str, split: str) -> float:
+    found = [results.column("accuracy", data=data, split=split, method=method) for data in NAMES]
+    return float(np.mean([np.mean(values) for values in found])) if all(found) else 0.0
+
+
+UNIT = f"accuracy in %, mean ± standard deviation of {SEEDS} runs; another number of runs in brackets"
+HEADER = ["method", *(f"{data}, {whose}" for data in NAMES for whose in ("paper", "ours"))]
+
+EXPERIMENTS = {
+    **{
+        name: Experiment(
+            "citation",
+            KEY,
+            SEEDS,
+            partial(_cells, (*rows, *BESIDE), PAPERS),
+            compute,
+            partial(_variants, name),
+            PROTOCOL,
+        )
+        for name, rows in TABLES.items()
+    },
+    **{
+        name: Experiment(
+            "citation",
+            KEY,
+            SEEDS,
+            partial(_cells, (BASE, "no DGM, g=gcn", *COMPARED), split),
+            compute,
+            partial(_compared, split),
+            PROTOCOL,
+        )
+        for name, split in (("citation-methods", PAPERS), ("citation-public", PUBLIC))
+    },
+}

@@ -1,0 +1,61 @@
+"""The recipe that our validation chose for documents with a given graph: diffusion on the learned graph only."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from latentgraph.attended import Attended
+from latentgraph.baselines.method import NetworkMethod, Population
+from latentgraph.diffusion import GCN, Diffusion
+from latentgraph.dropout import Dropout
+from latentgraph.layers import DiscreteDGM
+from latentgraph.model import DGMNet
+from latentgraph.sparse_linear import SparseLinear
+from latentgraph.stacks import Stack
+
+TEMPERATURE = 4.0
+
+
+class Recipe(NetworkMethod):
+    """f = two graph convolutions on the given graph, g = two weighted convolutions with skip on the sampled one.
+
+    The sampled edges are weighted by their probabilities (`Attended`), so the cross-entropy itself moves f; a linear
+    classifier on the embedding (`auxiliary`) teaches f, too. There is no graph loss. The embedding is standardised, and
+    the temperature fixed: learned, it went down, and the graph with it.
+    """
+
+    lr = 0.02
+    hidden, embedding_dim, k, dropout = 64, 8, 20, 0.5
+
+    def network(self, population: Population) -> nn.Module:
+        features = population.x.shape[1]
+        f = Stack(
+            SparseLinear(features, self.hidden, dropout=self.dropout),
+            Diffusion(),
+            nn.ReLU(),
+            Dropout(self.dropout),
+            GCN(self.hidden, self.embedding_dim),
+            Standardised(),
+        )
+        dgm = DiscreteDGM(f, self.k, temperature=TEMPERATURE)
+        dgm.log_temperature.requires_grad_(False)
+        g = Stack(
+            Attended(features, self.hidden, dropout=self.dropout),
+            nn.ReLU(),
+            Attended(self.hidden, population.num_classes, dropout=self.dropout),
+        )
+        return DGMNet([(dgm, g)])
+
+    def training(self, population: Population) -> dict[str, Any]:
+        return {"auxiliary": nn.Linear(self.embedding_dim, population.num_classes), "eval_samples": 4}
+
+
+class Standardised(nn.Module):
+    """Mean zero, and a mean squared norm of d: the scale of an embedding (n, d) is left to the temperature."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x - x.mean(0)
+        return x * (x.shape[1] / x.square().sum(1).mean().clamp_min(torch.finfo(x.dtype).tiny)).sqrt()
