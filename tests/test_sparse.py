@@ -80,7 +80,7 @@ def test_dropout_of_sparse_entries_has_the_right_mean_and_only_in_training() -> 
     assert abs(float(layer(x)) - 1) < 0.025  # 5 standard deviations
     assert float(layer(x)) != float(layer(x))
     layer.eval()
-    assert float(layer(x)) == pytest.approx(1)
+    assert float(layer(x)) == pytest.approx(1, rel=1e-3)
 
 
 def test_dropout_drops_the_share_and_keeps_the_mean() -> None:

@@ -21,7 +21,7 @@ from latentgraph.text_table import Table
 KEY = ("data", "split", "method", "seed")
 SEEDS = 10
 PAPERS, PUBLIC = "paper", "public"
-STEPS = {"Cora": 1000, "CiteSeer": 1000, "PubMed": 400}  # of the paper's networks, at most; a step of PubMed is long
+STEPS = {"Cora": 1000, "CiteSeer": 1000, "PubMed": 300}  # of the paper's networks, at most; a step of PubMed is long
 QUICK_STEPS = 60
 PROTOCOL = (
     "split paper: nodes in the order of the file, the last 500 tested on, 500 before them to stop by and to choose "
