@@ -35,7 +35,7 @@ NUM_FOLDS, QUICK_FOLDS = 5, 1
 STEPS, QUICK_STEPS = 300, 5
 BY_HAND = ("Spectral-GCN", "Multi-GCN", "InceptionGCN")
 # All pairs of people in every step: with 300 these would take twice as long as all others. DGMClassifier: its default.
-FEWER_STEPS = {"cDGM": 120, **dict.fromkeys(BY_HAND, 150), "DGMClassifier": 200}
+FEWER_STEPS = {"cDGM": 80, **dict.fromkeys(BY_HAND, 120), "DGMClassifier": 200}
 SITE_NAMES = {"cam": "Cam-CAN", "hcp": "HCP", "ixi": "IXI"}
 
 MAJORITY, SITE_ONLY = "majority class", "logistic regression, site only"

@@ -11,7 +11,7 @@ from functools import cache, partial
 import numpy as np
 import torch
 
-from latentgraph.baselines.method import Population
+from latentgraph.baselines.method import Method, Population
 from latentgraph.datasets.planetoid import NAMES, Citations, planetoid
 from latentgraph.experiments.citation_methods import BASE, COMPARED, LARGER_FEATURES, METHODS, OURS, WITHOUT_CHANCE
 from latentgraph.experiments.experiment import Cell, Experiment, as_printed, mean_and_deviation
@@ -73,7 +73,7 @@ def _citations(data: str, split: str, data_root: str | None) -> Citations:
 
 def population(documents: Citations, *, rows_sum_to_one: bool) -> Population:
     """What a method sees: no class of a test node."""
-    x = documents.x
+    x = documents.x / documents.x.sum(1, keepdim=True).clamp_min(1e-12)
     if not rows_sum_to_one:
         x = x * (x > 0).sum(1).float().mean()
     y = torch.where(documents.train | documents.validation, documents.y, -1)
@@ -85,7 +85,11 @@ def compute(cell: Cell, quick: bool, data_root: str | None) -> dict[str, float]:
     documents = _citations(cell["data"], cell["split"], data_root)
     name = cell["method"]
     seen = population(documents, rows_sum_to_one=name not in LARGER_FEATURES)
-    method = METHODS[name](cell["seed"], QUICK_STEPS if quick else STEPS[cell["data"]])
+    return accuracies(METHODS[name](cell["seed"], QUICK_STEPS if quick else STEPS[cell["data"]]), seen, documents)
+
+
+def accuracies(method: Method, seen: Population, documents: Citations) -> dict[str, float]:
+    """Fit, predict, and only then look at the classes of the test nodes."""
     right = (method.fit(seen).predict(seen) == documents.y).double()
     history = getattr(method, "history", None)
     return {

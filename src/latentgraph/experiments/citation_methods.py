@@ -103,7 +103,7 @@ PAPER: dict[str, Make] = {
 }
 
 
-def _network(kind: type[NetworkMethod], most: int = 400, patience: int = 100) -> Make:
+def network(kind: type[NetworkMethod], most: int = 400, patience: int = 100) -> Make:
     """At most 400 steps: a network that is still learning then is rare."""
     return lambda seed, steps: kind(seed, steps=min(most, steps), patience=patience)
 
@@ -111,13 +111,13 @@ def _network(kind: type[NetworkMethod], most: int = 400, patience: int = 100) ->
 COMPARED: dict[str, Make] = {
     "ridge": lambda seed, steps: simple.linear_classifier(strengths=simple.STRENGTHS, refit=False),
     "logistic regression": lambda seed, steps: simple.logistic_regression(strengths=simple.STRENGTHS, refit=False),
-    "MLP": _network(MLP),
-    "kNN-GCN": _network(PlainKnnGCN),
-    "DGCNN": _network(DocumentDGCNN, 100, 50),
-    "GCN": _network(GCN),
-    "GAT": _network(GAT),
+    "MLP": network(MLP),
+    "kNN-GCN": network(PlainKnnGCN),
+    "DGCNN": network(DocumentDGCNN, 100, 50),
+    "GCN": network(GCN),
+    "GAT": network(GAT),
     "GCN, 8 members": lambda seed, steps: Ensemble(lambda one: GCN(one, steps=min(400, steps), patience=100), seed),
-    OURS: _network(Recipe, 240, 80),
+    OURS: network(Recipe, 240, 80),
 }
 # These learn too slowly, or nothing, from rows that sum to one: their rows sum to the mean number of words instead.
 LARGER_FEATURES = (*PAPER, "DGCNN", "GAT")

@@ -29,15 +29,17 @@ class Recipe(NetworkMethod):
 
     lr = 0.02
     hidden, embedding_dim, k, dropout = 64, 8, 20, 0.5
+    given_graph = True  # whether f sees it
 
     def network(self, population: Population) -> nn.Module:
         features = population.x.shape[1]
+        last = GCN if self.given_graph else nn.Linear
         f = Stack(
             SparseLinear(features, self.hidden, dropout=self.dropout),
-            Diffusion(),
+            Diffusion() if self.given_graph else nn.Identity(),
             nn.ReLU(),
             Dropout(self.dropout),
-            GCN(self.hidden, self.embedding_dim),
+            last(self.hidden, self.embedding_dim),
             Standardised(),
         )
         dgm = DiscreteDGM(f, self.k, temperature=TEMPERATURE)
@@ -51,6 +53,12 @@ class Recipe(NetworkMethod):
 
     def training(self, population: Population) -> dict[str, Any]:
         return {"auxiliary": nn.Linear(self.embedding_dim, population.num_classes), "eval_samples": 4}
+
+
+class RecipeWithoutGraph(Recipe):
+    """The same where f sees the features alone."""
+
+    given_graph = False
 
 
 class Standardised(nn.Module):

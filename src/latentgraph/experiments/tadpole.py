@@ -2,6 +2,9 @@
 
 The features are used as given, scaled to [0, 1]. Column 0 nearly is the diagnosis. So a logistic regression on it alone
 and a random forest stand beside, and everything is done again without that column and its copy ("without scores").
+
+The columns have no names, so nobody knows age and sex among them: graphs made by hand join patients by the features
+with the fewest values (`baselines.population_graph`). Among all columns, the score is one of these in every fold.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ SEEDS = 1  # a fold is the repetition
 ALL, WITHOUT = "all", "without scores"
 COLUMNS = (ALL, WITHOUT)
 NUM_CLASSES = 3
-STEPS, QUICK_STEPS = 400, 40  # at most; early stopping ends most runs before
+STEPS, QUICK_STEPS = 400, 40  # at most
 FEWER_STEPS = {"DGMClassifier": 200, "LDS": 150}  # the default of the one; the other trains five times in a step
 QUICK_FOLDS = 2
 QUICK_FEWER = {"LDS": 10}
