@@ -7,7 +7,7 @@ NPM := $(shell command -v npm 2>/dev/null)
 ASSETS := src/latentgraph/explorer/assets/explorer.js
 MODULES := frontend/node_modules/.ready
 
-.PHONY: demo test lint types docs bench explorer picture clean
+.PHONY: demo test lint types docs bench results explorer picture clean
 
 demo: $(READY) explorer  ## train on an embedded data set of 569 patients and write the learned graph
 	$(BIN)/latentgraph demo --out demo
@@ -34,6 +34,9 @@ docs: $(READY)  ## build the documentation in docs/_build/html; a warning is an 
 bench: $(READY)  ## measure everything (25 minutes; leave the machine alone) and renew the tables of docs/speed.md
 	$(BIN)/latentgraph bench --out results
 	$(BIN)/python -m latentgraph.bench.docs results docs/speed.md
+
+results: $(READY)  ## renew the tables of docs/results.md from the results files that `latentgraph reproduce` has written
+	$(BIN)/python -m latentgraph.experiments.docs results docs/results.md
 
 ifdef NPM
 explorer: $(ASSETS)  ## build the front end of the explorer

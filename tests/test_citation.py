@@ -105,7 +105,7 @@ def test_tables_are_the_papers() -> None:
         assert {row for row in rows.values() if row} == set(published(name)["rows"])
     for name in CATALOGUE:
         if name.startswith("citation"):
-            assert {cell["method"] for cell in experiment(name).cells(2, False)} <= set(METHODS)
+            assert {cell["method"] for cell in experiment(name).cells(2, False, None)} <= set(METHODS)
 
 
 def test_standardised_embedding() -> None:

@@ -12,7 +12,9 @@ from latentgraph.datasets.brainage import brainage
 from latentgraph.datasets.news import news
 from latentgraph.datasets.nhanes import DIABETES, diabetes
 from latentgraph.experiments import docs, suite
+from latentgraph.experiments.catalogue import CATALOGUE, experiment
 from latentgraph.experiments.results import Results
+from latentgraph.experiments.running import results_file
 from latentgraph.experiments.suite_data import TABLES
 
 needs_data = pytest.mark.skipif(
@@ -85,11 +87,22 @@ def test_tables_of_the_suite() -> None:
     assert len(set(groups)) == 20
 
 
-def test_results_page_shows_the_results_file() -> None:
-    """All cells of the suite are there, and the page has them; `python -m latentgraph.experiments.docs` renews it."""
+def test_results_page_shows_the_results_files() -> None:
+    """Every table of the catalogue is on the page as its results file has it: `make results` renews the page."""
     root = Path(__file__).parents[1]
-    results = Results(root / "results/tables.jsonl", key=suite.KEY)
-    assert len(results.rows) == len(TABLES) * len(suite.LABELS) * len(suite.METHODS) * suite.SEEDS
     page = (root / "docs/results.md").read_text(encoding="utf-8")
-    assert {place["labels"] for place in docs.PLACE.finditer(page)} == set(suite.LABELS)
+    assert {place["name"] for place in docs.PLACE.finditer(page)} == set(CATALOGUE)
     assert docs.render(page, root / "results") == page
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_committed_cells_are_of_the_experiment(name: str) -> None:
+    """No cell is there twice, or belongs to no table, and each says how it was computed."""
+    root = Path(__file__).parents[1]
+    found = experiment(name)
+    results = Results(results_file(name, root / "results"), found.key)
+    named = [tuple(row[column] for column in found.key) for row in results.rows]
+    assert len(set(named)) == len(named)
+    assert {"protocol", "seconds", "versions"} <= set.intersection(*(set(row) for row in results.rows))
+    wanted = {tuple(cell[column] for column in found.key) for cell in found.cells(found.seeds, False, None)}
+    assert wanted & set(named)

@@ -168,10 +168,10 @@ def test_networks_of_the_paper(kind: str, words: str) -> None:
 
 def test_tables_share_their_cells() -> None:
     """What is in two tables has one name in the results file; ten folds, no inductive LDS, no column 0 without it."""
-    named = {name: {tuple(cell.values()) for cell in experiment(name).cells(1, False)} for name in NAMES}
+    named = {name: {tuple(cell.values()) for cell in experiment(name).cells(1, False, None)} for name in NAMES}
     for name in NAMES:
         assert experiment(name).file == "tadpole"
-        assert len(named[name]) == len(experiment(name).cells(1, False))
+        assert len(named[name]) == len(experiment(name).cells(1, False, None))
         assert {cell[3] for cell in named[name]} == set(range(10))
         assert {cell[1] for cell in named[name]} == set(table.COLUMNS)
     assert {cell[2] for cell in named["tadpole-architectures"] & named["tadpole"]} == {*table.BESIDE, *medical.LEARNED}

@@ -42,7 +42,7 @@ def test_quick_run_needs_no_data_and_goes_on(
 def pretended(folder: Path) -> Results:
     """A full run in which every iteration takes n² / 10^8 seconds."""
     results = Results(folder / "times.jsonl", times.KEY)
-    for cell in reversed(times.cells(1, False)):
+    for cell in reversed(times.cells(1, False, None)):
         n = cell["n"]
         rows = [
             {"iteration": iteration, "method": name, "n": n, "threads": 1, "seconds": n**2 / 1e8}
@@ -95,7 +95,7 @@ def test_one_size_alone_has_nothing_to_extrapolate_from(tmp_path: Path) -> None:
 
 def test_larger_sizes_are_for_what_can_do_them() -> None:
     """Broken: LDS is asked for matrices of a million by a million."""
-    assert [cell["n"] for cell in times.cells(1, False)] == [564, 5_000, 10_000, 100_000, 1_000_000]
+    assert [cell["n"] for cell in times.cells(1, False, None)] == [564, 5_000, 10_000, 100_000, 1_000_000]
     assert times.methods_at(10_000) == list(METHODS)
     assert times.methods_at(1_000_000) == ["MLP", "dDGM"]
 

@@ -79,11 +79,11 @@ def _biobank(root: str | None) -> Task:
 DATA: dict[str, Callable[[str | None], Task]] = {STAND_IN: _stand_in, BIOBANK: _biobank}
 
 
-def cells(seeds: int, quick: bool) -> list[Cell]:
+def cells(seeds: int, quick: bool, data_root: str | None = None) -> list[Cell]:
     return [
         {"data": data, "setting": setting, "site": site, "method": method, "fold": fold, "seed": seed}
         for data in DATA
-        if data == STAND_IN or is_there()
+        if data == STAND_IN or is_there(data_root)
         for fold in range(QUICK_FOLDS if quick else NUM_FOLDS)
         for seed in range(seeds)
         for site in (WITHOUT, WITH)

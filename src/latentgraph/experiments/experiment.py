@@ -23,7 +23,7 @@ class Experiment:
     file : name of the results file, without its ending. Tables that have cells in common share one
     key : the columns that name a cell
     seeds : runs of each cell, by default
-    cells : (number of seeds, quick) -> the cells in the order in which they are computed
+    cells : (number of seeds, quick, data folder) -> the cells in the order in which they are computed
     compute : (cell, quick, data folder) -> what was measured, such as {"accuracy": 0.8, "steps": 300}
     tables : results -> tables to be shown, of the cells that are there
     protocol : what the numbers mean; kept with each
@@ -32,7 +32,7 @@ class Experiment:
     file: str
     key: tuple[str, ...]
     seeds: int
-    cells: Callable[[int, bool], list[Cell]]
+    cells: Callable[[int, bool, str | None], list[Cell]]
     compute: Callable[[Cell, bool, str | None], Mapping[str, Any]]
     tables: Callable[[Results], list[Table]]
     protocol: str

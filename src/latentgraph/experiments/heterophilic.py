@@ -36,7 +36,7 @@ PROTOCOL = (
 )
 
 
-def cells(seeds: int, quick: bool) -> list[Cell]:
+def cells(seeds: int, quick: bool, data_root: str | None = None) -> list[Cell]:
     return [
         {"data": data, "split": split, "method": method, "seed": seed}
         for split in range(1 if quick else SPLITS)

@@ -41,7 +41,8 @@ def run(
     if jobs < 1 or (seeds is not None and seeds < 1):
         raise InputError(f"jobs={jobs}, seeds={seeds}; each must be at least 1.")
     results = Results(results_file(name, out, quick=quick), found.key)
-    everything = found.cells((1 if quick else found.seeds) if seeds is None else seeds, quick)
+    runs = (1 if quick else found.seeds) if seeds is None else seeds
+    everything = found.cells(runs, quick, data_root)
     cells = [cell for cell in everything if set(only) <= set(map(str, cell.values()))]
     if not cells:
         words = sorted({str(value) for cell in everything for value in cell.values()})

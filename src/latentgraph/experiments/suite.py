@@ -61,7 +61,7 @@ METHODS: dict[str, Method] = {
 SEMI_SUPERVISED = (OURS, "label spreading", "kNN-GCN")  # these get the rows without a label, too
 
 
-def cells(seeds: int, quick: bool) -> list[Cell]:
+def cells(seeds: int, quick: bool, data_root: str | None = None) -> list[Cell]:
     tables = ("breast cancer", "wine") if quick else tuple(TABLES)
     return [
         {"table": table, "labels": labels, "seed": seed, "method": name}

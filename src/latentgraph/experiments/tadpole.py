@@ -57,7 +57,9 @@ PROTOCOL = (
 )
 
 
-def _cells(settings: tuple[str, ...], methods: tuple[str, ...], seeds: int, quick: bool) -> list[Cell]:
+def _cells(
+    settings: tuple[str, ...], methods: tuple[str, ...], seeds: int, quick: bool, data_root: str | None = None
+) -> list[Cell]:
     """Fold by fold, so that an interrupted run has something of every method; of `settings` quickly the last alone."""
     return [
         {"setting": setting, "columns": columns, "method": method, "fold": fold, "seed": seed}

@@ -37,7 +37,7 @@ LARGEST = {
 }
 
 
-def cells(seeds: int, quick: bool) -> list[Cell]:
+def cells(seeds: int, quick: bool, data_root: str | None = None) -> list[Cell]:
     """A cell for each size. Times are medians of calls: more seeds add nothing."""
     return [{"n": n} for n in ((FEW, PATIENTS) if quick else (*SIZES, *LARGER))]
 
