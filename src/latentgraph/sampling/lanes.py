@@ -2,7 +2,8 @@
 
 `Floats` holds 16 single-precision numbers, `Ints` 16 words of 32 bits. LLVM maps them to whatever the machine has (two
 AVX2 registers, one of AVX-512, four of SSE or NEON). Operators work between vectors, and between a vector and a number;
-comparisons give the lanes for which they hold as the bits of a uint32. Everything else is a named function below.
+comparisons give the lanes for which they hold as the bits of a uint32. `Doubles` and `Longs` are 8 numbers of 64 bits,
+for the logarithms of what is decided in double precision. Everything else is a named function below.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from numba.extending import lower_builtin, models, register_model
 from numba.np.arrayobj import make_array
 
 LANES = 16
+HALF = LANES // 2  # lanes of double precision
 
 
 def _can_cache() -> bool:
@@ -40,42 +42,40 @@ INLINE: dict[str, Any] = {**JIT, "forceinline": True}
 # What a type checker is told: these types exist only inside numba.
 Floats = Any
 Ints = Any
+Doubles = Any
+Longs = Any
 Word = Any  # a uint32 or uint64
 intrinsic: Any = _intrinsic
 
 _I32, _I64 = ir.IntType(32), ir.IntType(64)
 _FLOATS, _INTS = ir.VectorType(ir.FloatType(), LANES), ir.VectorType(_I32, LANES)
+_DOUBLES, _LONGS = ir.VectorType(ir.DoubleType(), HALF), ir.VectorType(_I64, HALF)
 
 
-class FloatsType(types.Type):
-    def __init__(self) -> None:
-        super().__init__("Floats")
+_VECTORS = {"Floats": _FLOATS, "Ints": _INTS, "Doubles": _DOUBLES, "Longs": _LONGS}
 
 
-class IntsType(types.Type):
-    def __init__(self) -> None:
-        super().__init__("Ints")
+class VectorType(types.Type):
+    @property
+    def vector(self) -> Any:
+        """What LLVM knows it as."""
+        return _VECTORS[self.name]
 
 
-FLOATS, INTS = FloatsType(), IntsType()
+FLOATS, INTS, DOUBLES, LONGS = (VectorType(name) for name in _VECTORS)
 
 
-@register_model(FloatsType)
-class _FloatsModel(models.PrimitiveModel):
+@register_model(VectorType)
+class _VectorModel(models.PrimitiveModel):
     def __init__(self, manager: Any, kind: Any) -> None:
-        super().__init__(manager, kind, _FLOATS)
-
-
-@register_model(IntsType)
-class _IntsModel(models.PrimitiveModel):
-    def __init__(self, manager: Any, kind: Any) -> None:
-        super().__init__(manager, kind, _INTS)
+        super().__init__(manager, kind, kind.vector)
 
 
 def _broadcast(builder: Any, x: Any, vector: Any) -> Any:
     undefined = ir.Constant(vector, ir.Undefined)
     first = builder.insert_element(undefined, x, ir.Constant(_I32, 0))
-    return builder.shuffle_vector(first, undefined, ir.Constant(_INTS, [ir.Constant(_I32, 0)] * LANES))
+    everywhere = ir.Constant(ir.VectorType(_I32, vector.count), [ir.Constant(_I32, 0)] * vector.count)
+    return builder.shuffle_vector(first, undefined, everywhere)
 
 
 def _binary(op: Any, kind: Any, scalar: Any, result: Any, emit: Any) -> None:
@@ -90,11 +90,10 @@ def _binary(op: Any, kind: Any, scalar: Any, result: Any, emit: Any) -> None:
             return signature(result, *(a if a is kind else scalar for a in args))
 
     def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        vector = _FLOATS if kind is FLOATS else _INTS
-        both = [x if t is kind else _broadcast(builder, x, vector) for x, t in zip(args, sig.args, strict=True)]
+        both = [x if t is kind else _broadcast(builder, x, kind.vector) for x, t in zip(args, sig.args, strict=True)]
         return emit(builder, *both)
 
-    for left, right in ((type(kind), type(kind)), (type(kind), scalar), (scalar, type(kind))):
+    for left, right in ((kind, kind), (kind, scalar), (scalar, kind)):
         lower_builtin(op, left, right)(lower)
 
 
@@ -104,7 +103,8 @@ def _lanes_where(builder: Any, condition: Any) -> Any:
 
 _FAST = tuple(JIT["fastmath"])
 for _op, _name in ((operator.add, "fadd"), (operator.sub, "fsub"), (operator.mul, "fmul"), (operator.truediv, "fdiv")):
-    _binary(_op, FLOATS, types.float32, FLOATS, lambda b, x, y, name=_name: getattr(b, name)(x, y, flags=_FAST))
+    for _kind, _scalar in ((FLOATS, types.float32), (DOUBLES, types.float64)):
+        _binary(_op, _kind, _scalar, _kind, lambda b, x, y, name=_name: getattr(b, name)(x, y, flags=_FAST))
 for _op, _sign in ((operator.lt, "<"), (operator.gt, ">"), (operator.le, "<="), (operator.ge, ">=")):
     _binary(
         _op,
@@ -122,7 +122,8 @@ for _op, _name in (
     (operator.lshift, "shl"),
     (operator.rshift, "lshr"),  # zeros come in from the left
 ):
-    _binary(_op, INTS, types.uint32, INTS, lambda b, x, y, name=_name: getattr(b, name)(x, y))
+    for _kind, _word in ((INTS, types.uint32), (LONGS, types.uint64)):
+        _binary(_op, _kind, _word, _kind, lambda b, x, y, name=_name: getattr(b, name)(x, y))
 
 
 def _pointer(context: Any, builder: Any, sig: Any, args: Any, vector: Any) -> Any:
@@ -130,11 +131,11 @@ def _pointer(context: Any, builder: Any, sig: Any, args: Any, vector: Any) -> An
     return builder.bitcast(builder.gep(data, [args[1]]), vector.as_pointer())
 
 
-def _make_load(kind: Any, vector: Any) -> Any:
+def _make_load(kind: Any) -> Any:
     @intrinsic
     def load(typing: Any, array: Any, start: Any) -> Any:
         def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-            value = builder.load(_pointer(context, builder, sig, args, vector))
+            value = builder.load(_pointer(context, builder, sig, args, kind.vector))
             value.align = 4
             return value
 
@@ -143,8 +144,9 @@ def _make_load(kind: Any, vector: Any) -> Any:
     return load
 
 
-load_floats = _make_load(FLOATS, _FLOATS)  # (array, start): 16 float32 of the flat array from `start`
-load_ints = _make_load(INTS, _INTS)
+load_floats = _make_load(FLOATS)  # (array, start): 16 float32 of the flat array from `start`
+load_ints = _make_load(INTS)
+load_doubles = _make_load(DOUBLES)
 
 
 @intrinsic
@@ -159,11 +161,34 @@ def spread(typing: Any, array: Any, index: Any) -> Any:
 
 
 @intrinsic
-def store(typing: Any, array: Any, start: Any, values: Any) -> Any:
-    """Write 16 numbers into the flat array from `start`."""
+def get(typing: Any, array: Any, index: Any) -> Any:
+    """One number of a flat array. Unlike array[index] it does not ask whether the index is negative."""
 
     def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        place = builder.store(args[2], _pointer(context, builder, sig, args, _FLOATS if values is FLOATS else _INTS))
+        data = make_array(sig.args[0])(context, builder, args[0]).data
+        return builder.load(builder.gep(data, [args[1]]))
+
+    return array.dtype(array, types.int64), code
+
+
+@intrinsic
+def put(typing: Any, array: Any, index: Any, value: Any) -> Any:
+    """Write one number into a flat array, as `get` reads it."""
+
+    def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        data = make_array(sig.args[0])(context, builder, args[0]).data
+        builder.store(args[2], builder.gep(data, [args[1]]))
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64, array.dtype), code
+
+
+@intrinsic
+def store(typing: Any, array: Any, start: Any, values: Any) -> Any:
+    """Write a vector into the flat array from `start`."""
+
+    def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        place = builder.store(args[2], _pointer(context, builder, sig, args, values.vector))
         place.align = 4
         return context.get_dummy_value()
 
@@ -187,6 +212,8 @@ splat = _conversion(types.float32, FLOATS, lambda b, x: _broadcast(b, x, _FLOATS
 splat_int = _conversion(types.uint32, INTS, lambda b, x: _broadcast(b, x, _INTS))
 bits_of = _conversion(FLOATS, INTS, lambda b, x: b.bitcast(x, _INTS))
 floats_of = _conversion(INTS, FLOATS, lambda b, x: b.bitcast(x, _FLOATS))
+longs_of = _conversion(DOUBLES, LONGS, lambda b, x: b.bitcast(x, _LONGS))
+doubles_of = _conversion(LONGS, DOUBLES, lambda b, x: b.bitcast(x, _DOUBLES))
 to_floats = _conversion(INTS, FLOATS, lambda b, x: b.sitofp(x, _FLOATS))
 to_ints = _conversion(FLOATS, INTS, lambda b, x: b.fptosi(x, _INTS))  # towards zero
 sqrt = _conversion(FLOATS, FLOATS, lambda b, x: b.call(_sqrt_function(b.module), [x]))
@@ -276,3 +303,24 @@ def log(x: Floats) -> Floats:
     p = p * z + 2.0
     whole = to_floats(n)
     return s * p + whole * 0.693147181
+
+
+@njit(**INLINE)
+def log_precisely(x: Doubles) -> Doubles:
+    """Natural logarithm of positive normal numbers, off by at most a unit in the last place.
+
+    x = 2^n (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)), and s = f / (2 + f): log(1 + f) = 2 artanh(s) = f - f^2 / 2 +
+    s (f^2 / 2 + r), where r is what the series of artanh has beyond its first term, by the coefficients of fdlibm.
+    """
+    bits = longs_of(x)
+    lifted = (bits + (0x4000000000000000 - 0x3FE6A09E667F3BCD)) >> 52  # n + 1024
+    n = doubles_of(lifted | 0x4330000000000000) - (2.0**52 + 1024.0)  # the upper bits make it 2^52 + n + 1024
+    f = doubles_of(bits - ((lifted - 1024) << 52)) - 1.0
+    s = f / (f + 2.0)
+    z = s * s
+    w = z * z
+    odd = w * (w * (w * 1.479819860511658591e-01 + 1.818357216161805012e-01) + 2.857142874366239149e-01)
+    odd = z * (odd + 6.666666666666735130e-01)
+    even = w * (w * (w * 1.531383769920937332e-01 + 2.222219843214978396e-01) + 3.999999999940941908e-01)
+    half = f * f * 0.5
+    return n * 6.93147180369123816490e-01 - ((half - (s * (half + (odd + even)) + n * 1.90821492927058770002e-10)) - f)
