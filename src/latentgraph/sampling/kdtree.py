@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import accumulate
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import float64, njit
+from numba import float64, int64, njit, uint32, uint64
 
 from latentgraph.geometry import Euclidean, Geometry, PoincareBall, Product, Sphere
-from latentgraph.sampling.lanes import JIT, LANES
+from latentgraph.sampling.lanes import JIT, LANES, Word
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
+
+class Helpers(NamedTuple):
+    """Threads that share work."""
+
+    number: int
+    each: Callable[[Callable[[int, int], None], Sequence[int]], None]  # calls a function with (cuts[i], cuts[i + 1])
+
+
 FLAT, SPHERE, BALL = 0, 1, 2
+SAMPLE = 64  # points that tell which side of a cell is the widest
 MANY_DIMENSIONS = 12  # from here on the box of 16 points is so large that asking the points costs less than testing it
 
 
@@ -30,6 +38,8 @@ class Tree(NamedTuple):
     points: Array  # (places, d) its coordinates as they came
     lanes: Array  # flat (leaves, coords, 16) float32: the points of a leaf side by side, coordinate by coordinate
     boxes: Array  # flat (nodes, 2, coords) float32: lowest and highest coordinates below a node
+    uneven: Array  # (nodes,) float32: squared distances to the nearest and to the farthest corner of the box differ by
+    # no less, from wherever they are taken; zero if space is not flat
     coords: int  # coordinates of a point, the further ones below included; in flat space zeros up to a multiple of 4
     first_leaf: Array  # (graphs + 1,)
     size: Array  # (graphs,) number of points
@@ -74,7 +84,7 @@ def guests(tree: Tree, x: Array) -> Crews:
     points = np.zeros((len(rows), x.shape[1]), x.dtype)
     points[place] = x[order]
     lanes = np.zeros(len(rows) * tree.coords, np.float32)
-    _side_by_side(tree, points, lanes)
+    _side_by_side(tree, points, lanes, 0, len(rows))
     return Crews(np.repeat(leaf, crews), rows, points, lanes, True)
 
 
@@ -95,9 +105,15 @@ def factors_of(geometry: Geometry, d: int) -> list[tuple[int, int, float]] | Non
             return None
 
 
-def plant(x: Array, sizes: Sequence[int], factors: Sequence[tuple[int, int, float]], reach: float) -> Tree:
+def plant(
+    x: Array,
+    sizes: Sequence[int],
+    factors: Sequence[tuple[int, int, float]],
+    reach: float,
+    helpers: Helpers | None = None,
+) -> Tree:
     """Build the trees of graphs that are runs of `sizes` rows of x (n, d). No coordinate, also of guests, is larger
-    than `reach`.
+    than `reach`. The tree does not depend on the `helpers`.
     """
     size = np.asarray(sizes, dtype=np.int64)
     first_leaf = np.concatenate([[0], (-(-size // LANES)).cumsum()])
@@ -113,6 +129,7 @@ def plant(x: Array, sizes: Sequence[int], factors: Sequence[tuple[int, int, floa
         points=np.empty((leaves * LANES, x.shape[1]), x.dtype),
         lanes=np.zeros(leaves * coords * LANES, np.float32),
         boxes=np.zeros(4 * leaves * coords, np.float32),
+        uneven=np.zeros(2 * leaves, np.float32),
         coords=coords,
         first_leaf=first_leaf,
         size=size,
@@ -127,105 +144,159 @@ def plant(x: Array, sizes: Sequence[int], factors: Sequence[tuple[int, int, floa
         rounding=(x.shape[1] + 8) * eps,
         bunch=1 if x.shape[1] < MANY_DIMENSIONS else 8,
     )
-    order = np.zeros(leaves * LANES, np.int64)
-    first_row = [0, *accumulate(sizes)]
-    for graph, rows in enumerate(sizes):
-        begin = first_leaf[graph] * LANES
-        order[begin : begin + rows] = np.arange(first_row[graph], first_row[graph] + rows)
-    _sort_all(
-        x, tree, order, np.empty(len(order), x.dtype), np.empty((128, 3), np.int64), np.empty((2, coords), x.dtype)
-    )
+    cards, spare = np.empty(leaves * LANES, np.uint64), np.empty(leaves * LANES, np.uint64)
+    parts = 1 if helpers is None else helpers.number
+    large = -(-leaves // parts)  # leaves of the largest cell that is sorted by one thread
+    cells = np.empty((len(size) + 4 * parts, 4), np.int64)
+    count = _sort_top(x, tree, cards, spare, large, cells)
+    if helpers is None:
+        _sort_cells(x, tree, cards, spare, cells, 0, count)
+    else:
+        cuts = np.searchsorted(cells[:count, 1], np.arange(parts + 1) * leaves // parts).tolist()
+        helpers.each(lambda begin, end: _sort_cells(x, tree, cards, spare, cells, begin, end), cuts)
+    _bound_top(tree, large)
     return tree
 
 
-@njit(**JIT)
-def _sort_all(x: Array, tree: Tree, order: Array, key: Array, stack: Array, box: Array) -> None:
-    for graph in range(len(tree.size)):
-        _sort(x, tree, graph, order, key, stack, box)
-        _fill(x, tree, graph, order)
-    _side_by_side(tree, tree.points, tree.lanes)
-    for graph in range(len(tree.size)):
-        _bound_gaps(tree, graph)
+# A row on its way to its leaf is a card: 32 bits that order it by a coordinate in single precision, then its number. No
+# two cards are alike, so who belongs to which cell does not depend on how they are sorted; it need not be exact either,
+# for any tree gives the same law.
 
 
 @njit(**JIT)
-def _sort(x: Array, tree: Tree, graph: int, order: Array, key: Array, stack: Array, box: Array) -> None:
-    """Order the rows of a graph such that each node's points are together, cutting the widest side in the middle."""
-    first = tree.first_leaf[graph]
-    begin, n, d, coords = first * LANES, tree.size[graph], x.shape[1], tree.coords
-    stack[0, 0], stack[0, 1], stack[0, 2] = 2 * first, 0, tree.first_leaf[graph + 1] - first
-    depth = 1
-    while depth > 0:
-        depth -= 1
-        node, leaf, m = stack[depth, 0], stack[depth, 1], stack[depth, 2]
-        lo, hi = begin + leaf * LANES, begin + min(n, (leaf + m) * LANES)
-        for c in range(d):
-            box[0, c] = box[1, c] = x[order[lo], c]
-        for i in range(lo + 1, hi):
-            for c in range(d):
-                value = x[order[i], c]
-                box[0, c], box[1, c] = min(box[0, c], value), max(box[1, c], value)
-        widest = 0
-        for c in range(d):
-            tree.boxes[2 * node * coords + c] = box[0, c]
-            tree.boxes[(2 * node + 1) * coords + c] = box[1, c]
-            if box[1, c] - box[0, c] > box[1, widest] - box[0, widest]:
-                widest = c
-        if m == 1:
-            continue
+def _card(x: Array, row: int, c: int) -> Word:
+    """The bits of a float are in the order of the floats, but for its sign."""
+    bits = np.float32(x[row, c]).view(np.uint32)
+    ordered = bits ^ uint32(0xFFFFFFFF) if bits >> uint32(31) else bits | uint32(0x80000000)
+    return (uint64(ordered) << uint64(32)) | uint64(row)
+
+
+@njit(**JIT)
+def _row(card: Word) -> int:
+    return int64(card & uint64(0xFFFFFFFF))
+
+
+@njit(**JIT)
+def _sort_top(x: Array, tree: Tree, cards: Array, spare: Array, large: int, cells: Array) -> int:
+    """Deal the rows of every graph, cutting cells until none has more than `large` leaves; returns their number.
+
+    A row of `cells`: node, first leaf, leaves, end of the points. They are written in the order of their leaves.
+    """
+    count, row = 0, 0
+    stack = np.empty((128, 3), np.int64)
+    for graph in range(len(tree.size)):
+        first = tree.first_leaf[graph]
+        end = first * LANES + tree.size[graph]
+        for place in range(first * LANES, end):
+            cards[place] = row
+            row += 1
+        stack[0, 0], stack[0, 1], stack[0, 2] = 2 * first, first, tree.first_leaf[graph + 1] - first
+        depth = 1
+        while depth > 0:
+            depth -= 1
+            node, leaf, m = stack[depth, 0], stack[depth, 1], stack[depth, 2]
+            if m <= large:
+                cells[count, 0], cells[count, 1], cells[count, 2], cells[count, 3] = node, leaf, m, end
+                count += 1
+                continue
+            half = m // 2
+            _halve(x, cards, spare, leaf * LANES, min(end, (leaf + m) * LANES), (leaf + half) * LANES)
+            stack[depth, 0], stack[depth, 1], stack[depth, 2] = node + 2 * half, leaf + half, m - half
+            stack[depth + 1, 0], stack[depth + 1, 1], stack[depth + 1, 2] = node + 1, leaf, half
+            depth += 2
+    return count
+
+
+@njit(**JIT)
+def _sort_cells(x: Array, tree: Tree, cards: Array, spare: Array, cells: Array, begin: int, stop: int) -> None:
+    """Finish the cells [begin, stop): sort their rows into leaves, put the points there, bound them."""
+    for cell in range(begin, stop):
+        node, leaf, m, end = cells[cell, 0], cells[cell, 1], cells[cell, 2], cells[cell, 3]
+        _sort(x, cards, spare, leaf, m, end)
+        _fill(x, tree, cards, leaf, m, end)
+        _side_by_side(tree, tree.points, tree.lanes, leaf * LANES, (leaf + m) * LANES)
+        _bound(tree, node, leaf, m, 0)
+
+
+@njit(**JIT)
+def _sort(x: Array, cards: Array, spare: Array, leaf: int, m: int, end: int) -> None:
+    """Sort the rows of a cell into its leaves."""
+    if m > 1:
         half = m // 2
-        if box[1, widest] > box[0, widest]:
-            for i in range(lo, hi):
-                key[i] = x[order[i], widest]
-            _partition(key, order, lo, hi, begin + (leaf + half) * LANES)
-        stack[depth, 0], stack[depth, 1], stack[depth, 2] = node + 1, leaf, half
-        stack[depth + 1, 0], stack[depth + 1, 1], stack[depth + 1, 2] = node + 2 * half, leaf + half, m - half
-        depth += 2
+        _halve(x, cards, spare, leaf * LANES, min(end, (leaf + m) * LANES), (leaf + half) * LANES)
+        _sort(x, cards, spare, leaf, half, end)
+        _sort(x, cards, spare, leaf + half, m - half, end)
 
 
 @njit(**JIT)
-def _partition(key: Array, order: Array, lo: int, hi: int, middle: int) -> None:
-    """Reorder [lo, hi) such that no key before `middle` is above one from there on (quickselect)."""
-    left, right = lo, hi - 1
-    while left < right:
-        a, b, c = key[left], key[(left + right) >> 1], key[right]
-        pivot = max(min(a, b), min(max(a, b), c))
-        i, j = left, right
-        while i <= j:
-            while key[i] < pivot:
-                i += 1
-            while key[j] > pivot:
-                j -= 1
-            if i <= j:
-                key[i], key[j] = key[j], key[i]
-                order[i], order[j] = order[j], order[i]
-                i += 1
-                j -= 1
-        if middle <= j:
-            right = j
-        elif middle >= i:
-            left = i
+def _halve(x: Array, cards: Array, spare: Array, begin: int, end: int, middle: int) -> None:
+    """Order the cards [begin, end) such that those before `middle` are lower than the others along the widest side.
+
+    Of a large cell some cards tell which side that is.
+    """
+    step, widest, width = max((end - begin) // SAMPLE, 1), 0, -1.0
+    for c in range(x.shape[1]):
+        low = high = x[_row(cards[begin]), c]
+        for i in range(begin + step, end, step):
+            value = x[_row(cards[i]), c]
+            low, high = min(low, value), max(high, value)
+        if high - low > width:
+            widest, width = c, high - low
+    for i in range(begin, end):
+        cards[i] = _card(x, _row(cards[i]), widest)
+    _select(cards, spare, begin, end, middle)
+
+
+@njit(**JIT)
+def _select(cards: Array, spare: Array, begin: int, end: int, middle: int) -> None:
+    """Reorder [begin, end) such that no card before `middle` is above one from there on (quickselect).
+
+    Cards are dealt to both ends of `spare` without a branch, which nobody could predict.
+    """
+    while end - begin > 1 and begin < middle < end:
+        pivot = _pivot(cards, begin, end, middle)
+        low, high = begin, end - 1
+        for i in range(begin, end):
+            card = cards[i]
+            spare[low] = spare[high] = card
+            is_low = int64(card < pivot)
+            low += is_low
+            high -= 1 - is_low
+        for i in range(begin, end):
+            cards[i] = spare[i]
+        if middle < low:
+            end = low
         else:
-            return
+            begin = low
 
 
 @njit(**JIT)
-def _fill(x: Array, tree: Tree, graph: int, order: Array) -> None:
-    """Copy the points of a graph into their places; unused places repeat the last point."""
-    first, d, n = tree.first_leaf[graph], x.shape[1], tree.size[graph]
-    for number in range((tree.first_leaf[graph + 1] - first) * LANES):
-        place = first * LANES + number
-        row = order[first * LANES + min(number, n - 1)]
-        tree.rows[place] = row if number < n else -1
-        for c in range(d):
+def _pivot(cards: Array, begin: int, end: int, middle: int) -> Word:
+    """A number near the card that belongs at `middle`: some cards are below it, and some are not."""
+    a, b, c = cards[begin], cards[(begin + end) >> 1], cards[end - 1]
+    lowest, highest = min(a, b, c), max(a, b, c)
+    if 4 * (middle - begin) < end - begin:
+        return lowest + uint64(1)
+    if 4 * (end - middle) < end - begin:
+        return highest
+    return max(min(a, b), min(max(a, b), c), lowest + uint64(1))
+
+
+@njit(**JIT)
+def _fill(x: Array, tree: Tree, cards: Array, leaf: int, m: int, end: int) -> None:
+    """Copy points into their places; unused places repeat the last point."""
+    for place in range(leaf * LANES, (leaf + m) * LANES):
+        row = _row(cards[min(place, end - 1)])
+        tree.rows[place] = row if place < end else -1
+        for c in range(x.shape[1]):
             tree.points[place, c] = x[row, c]
 
 
 @njit(**JIT)
-def _side_by_side(tree: Tree, points: Array, lanes: Array) -> None:
-    """Lay points out for the lanes, with the further coordinates that the geometry needs."""
+def _side_by_side(tree: Tree, points: Array, lanes: Array, begin: int, end: int) -> None:
+    """Lay the points [begin, end) out for the lanes, with the further coordinates that the geometry needs."""
     d, coords = points.shape[1], tree.coords
-    for place in range(len(points)):
+    for place in range(begin, end):
         base = (place // LANES) * coords * LANES + place % LANES
         for c in range(d):
             lanes[base + c * LANES] = points[place, c]
@@ -265,21 +336,24 @@ def _outside(tree: Tree, node: int, x: Array, row: int) -> float:
 
 
 @njit(**JIT)
-def _bound_gaps(tree: Tree, graph: int) -> None:
-    """Bound the further coordinates too, where the geometry has some."""
-    if len(tree.bent) and tree.coords > tree.points.shape[1]:
+def _bound_top(tree: Tree, large: int) -> None:
+    """Bound the cells of more than `large` leaves."""
+    for graph in range(len(tree.size)):
         first = tree.first_leaf[graph]
-        _bound_gaps_below(tree, 2 * first, first, tree.first_leaf[graph + 1] - first)
+        _bound(tree, 2 * first, first, tree.first_leaf[graph + 1] - first, large)
 
 
 @njit(**JIT)
-def _bound_gaps_below(tree: Tree, node: int, leaf: int, m: int) -> None:
-    d, coords = tree.points.shape[1], tree.coords
-    half = m // 2
+def _bound(tree: Tree, node: int, leaf: int, m: int, large: int) -> None:
+    """Lowest and highest coordinates of a cell and those below it, but for cells of up to `large` leaves."""
+    if m <= large:
+        return
+    coords, half = tree.coords, m // 2
     if m > 1:
-        _bound_gaps_below(tree, node + 1, leaf, half)
-        _bound_gaps_below(tree, node + 2 * half, leaf + half, m - half)
-    for c in range(d, coords):
+        _bound(tree, node + 1, leaf, half, large)
+        _bound(tree, node + 2 * half, leaf + half, m - half, large)
+    uneven = np.float32(0.0)
+    for c in range(coords):
         if m == 1:
             base = (leaf * coords + c) * LANES
             low = high = tree.lanes[base]
@@ -289,3 +363,5 @@ def _bound_gaps_below(tree: Tree, node: int, leaf: int, m: int) -> None:
             a, b = 2 * (node + 1) * coords + c, 2 * (node + 2 * half) * coords + c
             low, high = min(tree.boxes[a], tree.boxes[b]), max(tree.boxes[a + coords], tree.boxes[b + coords])
         tree.boxes[2 * node * coords + c], tree.boxes[(2 * node + 1) * coords + c] = low, high
+        uneven += (high - low) * (high - low)
+    tree.uneven[node] = np.float32(0.0) if len(tree.bent) else uneven / np.float32(4.0)

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from itertools import pairwise
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from latentgraph.blocks import graph_sizes
-from latentgraph.sampling.kdtree import Array, Crews, factors_of, guests, plant, residents
+from latentgraph.sampling.kdtree import Array, Crews, Helpers, factors_of, guests, plant, residents
 from latentgraph.sampling.lanes import LANES
 from latentgraph.sampling.population import Population
 from latentgraph.sampling.race import new_packet, race_crews
 
 PATIENCE = 2.0  # seconds after which the first call says what it is waiting for
 THREADING_PAYS = 64  # leaves
+PARTS = 8  # in which each thread's share of the rows is cut: they do not take equally long
 
 
 def supports(population: Population, temperature: float) -> bool:
@@ -47,8 +47,9 @@ def tree_top_k(population: Population, k: int, temperature: float, seed: int | N
     rows = population.rows.numpy(force=True)
     factors = factors_of(population.geometry, x.shape[1])
     assert factors is not None
-    with _announced():
-        tree = plant(points, graph_sizes(population.batch, len(points)).tolist(), factors, _reach(population))
+    with _announced(), _helpers(max(len(points), len(x)) // LANES) as helpers:
+        sizes = graph_sizes(population.batch, len(points)).tolist()
+        tree = plant(points, sizes, factors, _reach(population), helpers)
         crews = residents(tree) if population.points is population.x_hat else guests(tree, x)
         asked = _asked(crews, rows, len(x))
         keys = population.keys.numpy(force=True)
@@ -70,14 +71,26 @@ def tree_top_k(population: Population, k: int, temperature: float, seed: int | N
                 out,
             )
 
-        threads = torch.get_num_threads()
-        if threads == 1 or len(asked) < THREADING_PAYS:
+        if helpers is None:
             race(0, len(asked))
         else:
-            cuts = np.linspace(0, len(asked), 4 * threads + 1).astype(int).tolist()
-            with ThreadPoolExecutor(threads) as pool:
-                list(pool.map(race, *zip(*pairwise(cuts), strict=True)))
+            helpers.each(race, np.linspace(0, len(asked), PARTS * helpers.number + 1).astype(int).tolist())
     return torch.from_numpy(out).index_select(0, population.rows.cpu()).to(population.x_hat.device)
+
+
+@contextmanager
+def _helpers(leaves: int) -> Iterator[Helpers | None]:
+    """As many threads as torch uses, if there is enough to do for them."""
+    threads = torch.get_num_threads()
+    if threads == 1 or leaves < THREADING_PAYS:
+        yield None
+        return
+    with ThreadPoolExecutor(threads) as pool:
+
+        def each(work: Callable[[int, int], None], cuts: Sequence[int]) -> None:
+            list(pool.map(work, cuts[:-1], cuts[1:]))
+
+        yield Helpers(threads, each)
 
 
 def _asked(crews: Crews, rows: Array, num_rows: int) -> Array:
