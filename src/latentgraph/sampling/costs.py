@@ -214,6 +214,27 @@ def cost(tree: Tree, points: Array, own: int, place: int, t: float) -> float:
     return t * total
 
 
+@njit(**INLINE)
+def cost_at_hand(tree: Tree, query: Array, lane: int, points: Array, own: int, place: int, t: float) -> float:
+    """The same of a point whose leaf was just looked at: in flat space the lanes hold what the points hold."""
+    if len(tree.bent):
+        return cost(tree, points, own, place, t)
+    at = (place // LANES) * tree.coords * LANES + place % LANES
+    s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
+    for c in range(0, stop_of(tree, 0) * LANES, 4 * LANES):
+        s0 += square_at(tree.lanes, at + c, query, lane + c)
+        s1 += square_at(tree.lanes, at + c + LANES, query, lane + c + LANES)
+        s2 += square_at(tree.lanes, at + c + 2 * LANES, query, lane + c + 2 * LANES)
+        s3 += square_at(tree.lanes, at + c + 3 * LANES, query, lane + c + 3 * LANES)
+    return t * ((s0 + s1) + (s2 + s3))
+
+
+@njit(**INLINE)
+def square_at(lanes: Array, at: int, query: Array, own: int) -> float:
+    difference = float64(v.get(lanes, at)) - float64(v.get(query, own))
+    return difference * difference
+
+
 @njit(**JIT)
 def nearer_half(tree: Tree, left: int, right: int, guide: Array, t: float) -> int:
     """The lanes of a guide to whom the left box is not farther than the right one."""

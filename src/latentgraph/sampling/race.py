@@ -30,9 +30,20 @@ import numpy as np
 from numba import int64, njit, uint32, uint64
 
 from latentgraph.sampling import lanes as v
-from latentgraph.sampling.costs import INLINE, JIT, F, box_cost, cost, far_cost, leaf_cost, nearer_half, pair_costs
+from latentgraph.sampling.costs import (
+    INLINE,
+    JIT,
+    F,
+    box_cost,
+    cost,
+    cost_at_hand,
+    far_cost,
+    leaf_cost,
+    nearer_half,
+    pair_costs,
+)
 from latentgraph.sampling.kdtree import Array, Crews, Tree
-from latentgraph.sampling.lanes import LANES, Floats, Ints, Word
+from latentgraph.sampling.lanes import HALF, LANES, Floats, Ints, Word
 
 NONE = F(-3e38)  # the k-th best value of a row that has fewer than k
 SMALL = F(0.3)  # expected arrivals up to which it pays to ask first whether there is any
@@ -42,6 +53,7 @@ PILOT = 128  # leaves around home that are gone through point by point, at most
 EXCLUDED = F(3e38)  # the cost of a place without a point, or of the row itself; `supports` keeps others below 1e30
 LARGE = 256  # points of a pilot in which it pays to find out first who is too far for any noise
 ROUGH = F(0.01)  # error of `log_waiting_times`
+STEPS = 8  # of a bisection: more cost more than they save
 LONG_AGO = F(40.0)  # as good as no waiting time is below exp(-40): one in 2e17
 MARGIN = F(0.001)  # added to logarithms in single precision, beside the relative `Tree.rounding`
 ALL_LANES = np.uint32(0xFFFF)
@@ -58,20 +70,22 @@ class Packet(NamedTuple):
     base: (
         Array  # (16,) float64: what some near point costs; values are counted from there, or noise would be rounded off
     )
-    best: Array  # (16, k) float64: the k best values so far, plus base, best first
-    place: Array  # (16, k) int64: who they belong to
+    k: int
+    best: Array  # flat (16, k) float64: the k best values so far, plus base, best first
+    place: Array  # flat (16, k) int64: who they belong to
     found: Array  # (16,) int64: how many there are
     worst: Array  # (16,) float32: the k-th best value, or NONE
-    stack: Array  # (128, 4) int64: cells still to be asked: node, first leaf, leaves, lanes
-    stack_cost: Array  # flat (128, 16) float32: what they cost at least
-    least: Array  # (16,) float32: the same of the cell at hand
+    stack: Array  # flat (128, 4) int64: cells still to be looked into: node, first leaf, leaves, lanes
+    least: Array  # (16,) float32: what the cell at hand costs at least
+    expected: Array  # (16,) float32: its expected arrivals above the k-th best, at most
     pilot: int  # leaves around the home leaf that are gone through point by point
     costs: Array  # flat (16 pilot, 16) float32: of each point of the pilot for each row, then with its noise
     minima: Array  # flat (groups, 16) float32: the least of these in each group of the pilot's points
     bound: Array  # (16,) float32: of at least k points of the pilot they are no more
     turn: Array  # (16, 2) int64: lanes with points of a leaf that can get among their k best, and which, as bits
-    due: Array  # (pairs, 2) int64: lane and place of arrivals to be decided
+    due: Array  # flat (pairs, 2) int64: lane and place of arrivals to be decided
     value: Array  # (pairs,) float64: their values, plus base
+    left: Array  # (pairs,) float64: numbers whose logarithms are minus their waiting times
     path: Array  # (64, 4) int64: siblings on the way from the root to the home leaf: node, leaf, leaves, done
 
 
@@ -84,20 +98,22 @@ def new_packet(tree: Tree, k: int) -> Packet:
         key=np.zeros(2 * LANES, np.uint32),
         key64=np.zeros(LANES, np.uint64),
         base=np.zeros(LANES),
-        best=np.zeros((LANES, k)),
-        place=np.zeros((LANES, k), np.int64),
+        k=k,
+        best=np.zeros(LANES * k),
+        place=np.zeros(LANES * k, np.int64),
         found=np.zeros(LANES, np.int64),
         worst=np.zeros(LANES, np.float32),
-        stack=np.zeros((128, 4), np.int64),
-        stack_cost=np.zeros(128 * LANES, np.float32),
+        stack=np.zeros(128 * 4, np.int64),
         least=np.zeros(LANES, np.float32),
+        expected=np.zeros(LANES, np.float32),
         pilot=pilot,
         costs=np.zeros(pilot * LANES * LANES, np.float32),
         minima=np.zeros(groups * LANES, np.float32),
         bound=np.zeros(LANES, np.float32),
         turn=np.zeros((LANES, 2), np.int64),
-        due=np.zeros((pilot * LANES * LANES, 2), np.int64),
+        due=np.zeros(pilot * LANES * LANES * 2, np.int64),
         value=np.zeros(pilot * LANES * LANES),
+        left=np.zeros(pilot * LANES * LANES),
         path=np.zeros((64, 4), np.int64),
     )
 
@@ -154,11 +170,14 @@ def log_waiting_times(bits: Ints) -> Floats:
 
 
 @njit(**INLINE)
-def waiting_time(packet: Packet, lane: int, number: int) -> float:
-    """Exp(1), from a uniform number that begins with the bits `uniforms` saw and goes on with further ones."""
-    bits = word(packet.key[lane], packet.key[LANES + lane], uint32(number))
-    further = uniform(mix(packet.key64[lane] + uint64(number) * GOLDEN))
-    return -math.log(1.0 - (float(bits >> uint32(1)) + further) * 2.0**-31)
+def uniform_of(packet: Packet, lane: int, number: int) -> float:
+    """A uniform number that begins with the bits `uniforms` saw and goes on with further ones.
+
+    -log(1 - u) is the waiting time, Exp(1), of the point or cell of this number.
+    """
+    bits = word(v.get(packet.key, lane), v.get(packet.key, LANES + lane), uint32(number))
+    further = uniform(mix(v.get(packet.key64, lane) + uint64(number) * GOLDEN))
+    return (float(bits >> uint32(1)) + further) * 2.0**-31
 
 
 @njit(**INLINE)
@@ -175,43 +194,49 @@ def node_number(node: int) -> int:
 
 
 @njit(**INLINE)
-def insert(packet: Packet, lane: int, value: float, place: int) -> None:
+def insert(packet: Packet, k: int, lane: int, value: float, place: int) -> None:
     """Put an arrival into a row's list of the k best."""
-    k = packet.best.shape[1]
-    a = min(packet.found[lane], k - 1)
-    while a > 0 and packet.best[lane, a - 1] < value:
-        packet.best[lane, a] = packet.best[lane, a - 1]
-        packet.place[lane, a] = packet.place[lane, a - 1]
+    found, first = v.get(packet.found, lane), lane * k
+    a = first + min(found, k - 1)
+    while a > first and v.get(packet.best, a - 1) < value:
+        v.put(packet.best, a, v.get(packet.best, a - 1))
+        v.put(packet.place, a, v.get(packet.place, a - 1))
         a -= 1
-    packet.best[lane, a] = value
-    packet.place[lane, a] = place
-    if packet.found[lane] < k:
-        packet.found[lane] += 1
-    if packet.found[lane] == k:
-        packet.worst[lane] = max(packet.best[lane, k - 1] - packet.base[lane], float(NONE))
+    v.put(packet.best, a, value)
+    v.put(packet.place, a, place)
+    if found < k:
+        v.put(packet.found, lane, found + 1)
+    if found + 1 >= k:
+        worst = v.get(packet.best, first + k - 1) - v.get(packet.base, lane)
+        v.put(packet.worst, lane, F(max(worst, float(NONE))))
 
 
 @njit(**INLINE)
 def call(packet: Packet, due: int, lane: int, place: int) -> int:
     """Add an arrival to those that are due; returns how many there are."""
-    packet.due[due, 0], packet.due[due, 1] = lane, place
+    v.put(packet.due, 2 * due, lane)
+    v.put(packet.due, 2 * due + 1, place)
     return due + 1
 
 
 @njit(**INLINE)
 def settle(tree: Tree, packet: Packet, points: Array, own: int, due: int, t: float, noise: bool) -> None:
     """Let the points that are due arrive: first all values, none of which waits for another, then who is in."""
-    k = packet.best.shape[1]
+    k = packet.k
     for number in range(due):
-        lane, place = packet.due[number, 0], packet.due[number, 1]
-        value = packet.base[lane] - cost(tree, points, own + lane, place, t)
+        lane, place = v.get(packet.due, 2 * number), v.get(packet.due, 2 * number + 1)
+        its_cost = cost_at_hand(tree, packet.query, lane, points, own + lane, place, t)
+        v.put(packet.value, number, v.get(packet.base, lane) - its_cost)
         if noise:
-            value -= math.log(waiting_time(packet, lane, place_number(place)))
-        packet.value[number] = value
+            v.put(packet.left, number, 1.0 - uniform_of(packet, lane, place_number(place)))
+    if noise:
+        for number in range(0, due, HALF):
+            log_time = v.log_precisely(0.0 - v.log_precisely(v.load_doubles(packet.left, number)))
+            v.store(packet.value, number, v.load_doubles(packet.value, number) - log_time)
     for number in range(due):
-        lane, value = packet.due[number, 0], packet.value[number]
-        if packet.found[lane] < k or value > packet.best[lane, k - 1]:
-            insert(packet, lane, value, packet.due[number, 1])
+        lane, value = v.get(packet.due, 2 * number), v.get(packet.value, number)
+        if v.get(packet.found, lane) < k or value > v.get(packet.best, lane * k + k - 1):
+            insert(packet, k, lane, value, v.get(packet.due, 2 * number + 1))
 
 
 @njit(**INLINE)
@@ -257,14 +282,26 @@ def race_whole_cell(
     first: int,
     count: int,
     low: float,
+    expected: float,
     t: float,
 ) -> None:
-    """Arrivals of the process that dominates a cell, in order, as long as they beat the k-th best; thinned."""
-    k = packet.best.shape[1]
+    """Arrivals of the process that dominates a cell, in order, as long as they beat the k-th best; thinned.
+
+    Mostly the first is thinned out and the second comes too late, which inequalities tell without a logarithm.
+    `expected` is at least the expected number of arrivals.
+    """
+    k, first_best = packet.k, lane * packet.k
     head_start = packet.base[lane] - low
     state = mix(packet.key64[lane] ^ (uint64(node_number(node)) * uint64(0xD1342543DE82EF95)))
-    time = waiting_time(packet, lane, node_number(node))
-    limit = count * math.exp(min(head_start - packet.best[lane, k - 1], 700.0))
+    u = uniform_of(packet, lane, node_number(node))
+    if u + (1.0 - uniform(mix(state + uint64(3) * GOLDEN))) >= expected:  # -log(1 - u) >= u, and -log(u) >= 1 - u
+        place = first + int64(v.multiply_high(mix(state + GOLDEN), uint64(count)))
+        more = cost(tree, points, own, place, t) - low
+        chance = uniform(mix(state + uint64(2) * GOLDEN))
+        if more > 0.0 and chance * (1.0 + more * (1.0 + more * 0.5)) >= 1.0:  # e^x >= 1 + x + x^2 / 2
+            return
+    time = -math.log(1.0 - u)
+    limit = count * math.exp(min(head_start - packet.best[first_best + k - 1], 700.0))
     while time < limit:
         state += GOLDEN
         place = first + int64(v.multiply_high(mix(state), uint64(count)))
@@ -272,10 +309,10 @@ def race_whole_cell(
         if uniform(mix(state)) < math.exp(min(low - cost(tree, points, own, place, t), 0.0)):
             known = False
             for a in range(k):
-                known |= packet.place[lane, a] == place
+                known |= packet.place[first_best + a] == place
             if not known:
-                insert(packet, lane, head_start - math.log(time / count), place)
-                limit = count * math.exp(min(head_start - packet.best[lane, k - 1], 700.0))
+                insert(packet, k, lane, head_start - math.log(time / count), place)
+                limit = count * math.exp(min(head_start - packet.best[first_best + k - 1], 700.0))
         state += GOLDEN
         u = uniform(mix(state))
         if time + (1.0 - u) >= limit:  # -log(u) >= 1 - u: mostly the logarithm is not needed
@@ -284,11 +321,53 @@ def race_whole_cell(
 
 
 @njit(**INLINE)
-def push(packet: Packet, depth: int, node: int, leaf: int, m: int, rows: int, low: Floats) -> None:
+def push(packet: Packet, depth: int, node: int, leaf: int, m: int, rows: int) -> None:
     """Leave a cell for later."""
-    packet.stack[depth, 0], packet.stack[depth, 1], packet.stack[depth, 2] = node, leaf, m
-    packet.stack[depth, 3] = rows
-    v.store(packet.stack_cost, depth * LANES, low)
+    v.put(packet.stack, 4 * depth, node)
+    v.put(packet.stack, 4 * depth + 1, leaf)
+    v.put(packet.stack, 4 * depth + 2, m)
+    v.put(packet.stack, 4 * depth + 3, rows)
+
+
+@njit(**INLINE)
+def ask(
+    tree: Tree,
+    packet: Packet,
+    points: Array,
+    own: int,
+    node: int,
+    leaf: int,
+    m: int,
+    end: int,
+    low: Floats,
+    rows: int,
+    t: float,
+    noise: bool,
+) -> int:
+    """Whether anybody of a cell arrives in time for some rows; returns those for which one has to look deeper."""
+    worst = v.load_floats(packet.worst, 0)
+    first = leaf * LANES
+    count = min(end, (leaf + m) * LANES) - first
+    beaten_by = MARGIN - low - worst + v.maximum(worst, F(0.0) - worst) * F(tree.rounding)
+    if not noise:
+        return (beaten_by >= F(0.0)) & rows
+    expected = v.exp_above(beaten_by) * F(count)
+    deeper = (expected > SMALL) & rows
+    bits = words(v.load_ints(packet.key, 0), v.load_ints(packet.key, LANES), uint32(node_number(node)))
+    whole = (uniforms(bits) <= expected) & rows & ~deeper
+    if m > 1 and count >= max(WORTHWHILE, 4 * packet.k) and v.get(tree.uneven, node) * F(t) <= SPREAD:
+        even = (far_cost(tree, node, packet.query, t) - low < SPREAD) & deeper & (worst > NONE)
+        whole |= even
+        deeper &= ~even
+    if whole != uint32(0):
+        v.store(packet.least, 0, low)
+        v.store(packet.expected, 0, expected)
+    while whole != uint32(0):
+        lane = v.lowest_lane(whole)
+        least, at_most = v.get(packet.least, lane), v.get(packet.expected, lane)
+        race_whole_cell(tree, packet, points, lane, own + lane, node, first, count, least, at_most, t)
+        whole &= whole - uint32(1)
+    return deeper
 
 
 @njit(**JIT)
@@ -305,63 +384,35 @@ def race_cells(
     guests: bool,
 ) -> None:
     """A sibling on the path and everything below it, against the rows `asked` of a packet."""
-    k = packet.best.shape[1]
     packet.path[level, 3] = 1
     node, leaf, m = packet.path[level, 0], packet.path[level, 1], packet.path[level, 2]
-    rows = uint32(asked)
-    low = box_cost(tree, node, packet.query, t) * F(1.0 - tree.rounding)
-    depth = 0
-    while True:
-        worst = v.load_floats(packet.worst, 0)
-        first = leaf * LANES
-        count = min(end, (leaf + m) * LANES) - first
-        beaten_by = MARGIN - low - worst + v.maximum(worst, F(0.0) - worst) * F(tree.rounding)
-        if noise:
-            expected = v.exp_above(beaten_by) * F(count)
-            deeper = (expected > SMALL) & rows
-            whole = rows & ~deeper
-            if whole != uint32(0):
-                bits = words(v.load_ints(packet.key, 0), v.load_ints(packet.key, LANES), uint32(node_number(node)))
-                whole &= uniforms(bits) <= expected
-            if deeper != uint32(0) and m > 1 and count >= WORTHWHILE and count >= 4 * k:
-                even = (far_cost(tree, node, packet.query, t) - low < SPREAD) & deeper & (worst > NONE)
-                whole |= even
-                deeper &= ~even
-            if whole != uint32(0):
-                v.store(packet.least, 0, low)
-            while whole != uint32(0):
-                lane = v.lowest_lane(whole)
-                race_whole_cell(
-                    tree, packet, points, lane, own + lane, node, first, count, float(packet.least[lane]), t
-                )
-                whole &= whole - uint32(1)
-        else:
-            deeper = (beaten_by >= F(0.0)) & rows
-        if deeper != uint32(0) and m > tree.bunch:
-            half = m // 2
-            left = box_cost(tree, node + 1, packet.query, t) * F(1.0 - tree.rounding)
-            right = box_cost(tree, node + 2 * half, packet.query, t) * F(1.0 - tree.rounding)
-            # The half that is nearer to the home leaf goes first: so nobody's order depends on who else was asked.
-            nearer = nearer_half(tree, node + 1, node + 2 * half, packet.guide, t) if guests else left <= right
-            rows = deeper
-            if v.lane_count(nearer) * 2 >= LANES:
-                push(packet, depth, node + 2 * half, leaf + half, m - half, rows, right)
-                node, m, low = node + 1, half, left
-            else:
-                push(packet, depth, node + 1, leaf, half, rows, left)
-                node, leaf, m, low = node + 2 * half, leaf + half, m - half, right
-            depth += 1
-            continue
-        if deeper != uint32(0):
+    below = F(1.0 - tree.rounding)
+    low = box_cost(tree, node, packet.query, t) * below
+    rows = ask(tree, packet, points, own, node, leaf, m, end, low, uint32(asked), t, noise)
+    push(packet, 0, node, leaf, m, rows)
+    depth = int64(rows != uint32(0))
+    while depth > 0:
+        depth -= 1
+        node, leaf = v.get(packet.stack, 4 * depth), v.get(packet.stack, 4 * depth + 1)
+        m, rows = v.get(packet.stack, 4 * depth + 2), uint32(v.get(packet.stack, 4 * depth + 3))
+        if m <= tree.bunch:
             for one in range(leaf, leaf + m):
                 here = min(end, (one + 1) * LANES) - one * LANES
-                race_leaf(tree, packet, points, own, one, here, deeper, t, noise)
-        if depth == 0:
-            return
-        depth -= 1
-        node, leaf, m = packet.stack[depth, 0], packet.stack[depth, 1], packet.stack[depth, 2]
-        rows = uint32(packet.stack[depth, 3])
-        low = v.load_floats(packet.stack_cost, depth * LANES)
+                race_leaf(tree, packet, points, own, one, here, rows, t, noise)
+            continue
+        half = m // 2
+        left = box_cost(tree, node + 1, packet.query, t) * below
+        right = box_cost(tree, node + 2 * half, packet.query, t) * below
+        # The half that is nearer to the home leaf goes first: so nobody's order depends on who else was asked.
+        nearer = nearer_half(tree, node + 1, node + 2 * half, packet.guide, t) if guests else left <= right
+        to_left = ask(tree, packet, points, own, node + 1, leaf, half, end, left, rows, t, noise)
+        to_right = ask(tree, packet, points, own, node + 2 * half, leaf + half, m - half, end, right, rows, t, noise)
+        # Who is nearer cannot be predicted: no branch. A half nobody has to look into is overwritten or left above.
+        left_on_top = int64(v.lane_count(nearer) * 2 >= LANES and to_right != uint32(0))
+        right_on_top = int64(left_on_top == 0 and to_left != uint32(0))
+        push(packet, depth + left_on_top, node + 1, leaf, half, to_left)
+        push(packet, depth + right_on_top, node + 2 * half, leaf + half, m - half, to_right)
+        depth += int64(to_left != uint32(0)) + int64(to_right != uint32(0))
 
 
 @njit(**INLINE)
@@ -371,22 +422,26 @@ def bound_costs(costs: Array, count: int, minima: Array, k: int, bound: Array) -
     The points are dealt to groups; the k-th smallest of the groups' least costs belongs to k different points. It is
     found by bisection of the bits: positive numbers are ordered as their bits are.
     """
+    lowest, highest = v.splat(EXCLUDED), v.splat(F(0.0))
     for g in range(0, len(minima), LANES):
         least = v.splat(EXCLUDED)
         for point in range(g, count * LANES, len(minima)):
             least = v.minimum(least, v.load_floats(costs, point))
         v.store(minima, g, least)
-    zero, one = v.splat(F(0.0)), v.splat(F(1.0))
-    low, high = v.splat_int(uint32(0)), v.bits_of(v.splat(EXCLUDED))
-    for _ in range(16):
-        middle = (low + high) >> 1
-        below = zero
-        for g in range(0, len(minima), LANES):
-            below = below + v.choose(v.load_floats(minima, g), v.floats_of(middle), one, zero)
-        enough = v.splat(F(k))
+        lowest = v.minimum(lowest, least)
+        highest = v.maximum(highest, v.choose(v.splat(EXCLUDED), least, highest, least))
+    zero, one, enough = v.splat(F(0.0)), v.splat(F(1.0)), v.splat(F(k))
+    low, high = v.bits_of(lowest), v.bits_of(highest)
+    for _ in range(STEPS):
+        middle = v.floats_of((low + high) >> 1)
+        even, odd = zero, zero  # two sums: each waits for its own last addition only
+        for g in range(0, len(minima), 2 * LANES):
+            even = even + v.choose(v.load_floats(minima, g), middle, one, zero)
+            odd = odd + v.choose(v.load_floats(minima, g + LANES), middle, one, zero)
+        below = even + odd
         high, low = (
-            v.bits_of(v.choose(enough, below, v.floats_of(middle), v.floats_of(high))),
-            v.bits_of(v.choose(enough, below, v.floats_of(low), v.floats_of(middle))),
+            v.bits_of(v.choose(enough, below, middle, v.floats_of(high))),
+            v.bits_of(v.choose(enough, below, v.floats_of(low), middle)),
         )
     v.store(bound, 0, v.minimum(v.floats_of(high), v.splat(F(1e38))))
 
@@ -399,7 +454,7 @@ def add_noise(packet: Packet, first: int, count: int, asked: int) -> None:
     """
     reach = v.splat(F(1e38))
     if count > LARGE:
-        bound_costs(packet.costs, count, packet.minima, packet.best.shape[1], packet.bound)
+        bound_costs(packet.costs, count, packet.minima, packet.k, packet.bound)
         reach = v.load_floats(packet.bound, 0) + (LONG_AGO + F(2.0))
     a, b = v.load_ints(packet.key, 0), v.load_ints(packet.key, LANES)
     for point in range(count):
@@ -435,7 +490,7 @@ def race_pilot(
             packet.costs[(home * LANES - first + lane) * LANES + lane] = EXCLUDED
     if noise:
         add_noise(packet, first, count, asked)
-    bound_costs(packet.costs, count, packet.minima, packet.best.shape[1], packet.bound)
+    bound_costs(packet.costs, count, packet.minima, packet.k, packet.bound)
     above, up_to = v.splat(NONE), v.load_floats(packet.bound, 0)
     for _ in range(2):
         due = 0
@@ -466,12 +521,12 @@ def race_packet(
     guests: bool,
 ) -> None:
     """The rows of a packet against all points of their graph: the home leaf first, then the siblings of its path."""
-    k = packet.best.shape[1]
+    k = packet.k
     for lane in range(LANES):
         packet.found[lane] = 0
         packet.worst[lane] = NONE
         for a in range(k):
-            packet.place[lane, a] = -1
+            packet.place[lane * k + a] = -1
     leaf = tree.first_leaf[graph]
     end = leaf * LANES + tree.size[graph]
     node, m, depth = 2 * leaf, tree.first_leaf[graph + 1] - leaf, 0
@@ -526,7 +581,7 @@ def race_crews(
     out: Array,
 ) -> None:
     """Race for the rows `asked` (bits of lanes) of the crews [begin, end); write row numbers to `out`, best first."""
-    coords, k, guests = tree.coords, packet.best.shape[1], crews.guests
+    coords, k, guests = tree.coords, packet.k, crews.guests
     for crew in range(begin, end):
         if asked[crew] == 0:
             continue
@@ -545,4 +600,4 @@ def race_crews(
         for lane in range(LANES):
             if asked[crew] & (1 << lane):
                 for a in range(k):
-                    out[crews.rows[own + lane], a] = tree.rows[packet.place[lane, a]]
+                    out[crews.rows[own + lane], a] = tree.rows[packet.place[lane * k + a]]
