@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from latentgraph import Euclidean, InputError, PoincareBall, Product, Sphere, gu
 from latentgraph.geometry import Geometry  # noqa: E402
 from latentgraph.sampling import lanes as v  # noqa: E402
 from latentgraph.sampling.costs import box_cost, leaf_cost  # noqa: E402
-from latentgraph.sampling.kdtree import BALL, Tree, factors_of, plant  # noqa: E402
+from latentgraph.sampling.kdtree import BALL, Helpers, Tree, factors_of, plant  # noqa: E402
 from latentgraph.sampling.race import ROUGH, log_waiting_times, word, words  # noqa: E402
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -504,6 +505,39 @@ def test_every_point_has_its_place(sizes: list[int], dim: int, space: str, doubl
     assert max(seen) < len(boxes_of(tree))
 
 
+@every_dtype
+@pytest.mark.parametrize("threads", [2, 3, 7])
+@pytest.mark.parametrize("sizes", [[3001], [900, 17, 1, 2000], [5] * 300], ids=["one", "some", "many"])
+def test_helpers_plant_the_same_tree(dtype: torch.dtype, threads: int, sizes: list[int]) -> None:
+    """A tree that depends on the number of threads: so would the sample. A cell that no thread got."""
+    calls = []
+
+    def each(work: Callable[[int, int], None], cuts: Any) -> None:
+        for begin, end in reversed(list(pairwise(cuts))):  # in any order
+            calls.append((begin, end))
+            work(begin, end)
+
+    x = (gaussian(sum(sizes), 3, dtype=dtype) * 20).round().numpy()  # ties too
+    factors = factors_of(Euclidean(), 3)
+    assert factors is not None
+    alone, together = (plant(x, sizes, factors, 200.0, helpers) for helpers in (None, Helpers(threads, each)))
+    for one, other in zip(alone._asdict().values(), together._asdict().values(), strict=True):
+        assert np.array_equal(one, other)
+    assert len(calls) == threads
+
+
+def test_a_cell_is_as_uneven_as_it_says() -> None:
+    """A cell that is even, but is said not to be: it would be split down to its leaves."""
+    x = gaussian(700, 3)
+    tree, queries = planted(x, Euclidean()), 3 * gaussian(400, 3, seed=1).numpy()
+    for node, _, _ in nodes_of(tree, 0):
+        low, high = boxes_of(tree)[node][:, :3]
+        near = (np.maximum(np.maximum(low - queries, queries - high), 0) ** 2).sum(1)
+        far = (np.maximum(high - queries, queries - low) ** 2).sum(1)
+        assert bool((far - near >= tree.uneven[node] * (1 - 1e-5)).all())
+    assert not planted(x, Sphere()).uneven.any()  # no such bound there
+
+
 # Vector arithmetic
 
 
@@ -524,6 +558,14 @@ lanes_exp_above = over_lanes(v.exp_above)
 lanes_log = over_lanes(v.log)
 lanes_log_roughly = over_lanes(v.log_roughly)
 lanes_sqrt = over_lanes(v.sqrt)
+
+
+@njit
+def lanes_log_precisely(x: Array) -> Array:
+    out = np.empty(len(x))
+    for i in range(0, len(x), 8):
+        v.store(out, i, v.log_precisely(v.load_doubles(x, i)))
+    return out
 
 
 @njit
@@ -579,6 +621,14 @@ def test_lanes_compute_what_numpy_computes() -> None:
     x = np.exp(rng.uniform(-80, 80, 16_000)).astype(np.float32)
     np.testing.assert_allclose(lanes_sqrt(x), np.sqrt(x.astype(np.float64)), rtol=1.2e-7)
     assert not lanes_sqrt(np.zeros(16, np.float32)).any()
+
+
+def test_precise_logarithms_are_precise() -> None:
+    """They decide: an error is an error of the law."""
+    rng = np.random.default_rng(1)
+    some = [np.exp(rng.uniform(-700, 700, 8000)), 1 - rng.random(8000), 1 - 1e-9 * rng.random(8000), np.ones(8)]
+    for x in (*some, np.nextafter(np.sqrt(np.array([0.5, 2.0] * 4)), rng.choice([0.0, 9.0], 8))):
+        np.testing.assert_allclose(lanes_log_precisely(x), np.log(x), rtol=3e-16, atol=0)
 
 
 def test_waiting_times_of_the_pilot_are_no_more_than_the_true_ones() -> None:
