@@ -34,6 +34,22 @@ def test_results_survive_reopening(tmp_path: Path) -> None:
     assert "torch" in again.rows[0]["versions"]
 
 
+def test_a_cell_that_two_processes_computed_counts_once(tmp_path: Path) -> None:
+    for accuracy in (0.5, 0.6):
+        Results(tmp_path / "r.jsonl", key=("method",)).add({"method": "a", "accuracy": accuracy})
+    path = tmp_path / "r.jsonl"
+    assert len(path.read_text().splitlines()) == 2
+    assert Results(path, key=("method",)).column("accuracy", method="a") == [0.6]
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_tables_of_nothing(name: str, tmp_path: Path) -> None:
+    """Before anything is computed there is nothing to show, and no error."""
+    found = experiment(name)
+    for table in found.tables(Results(tmp_path / "none.jsonl", found.key)):
+        assert all(len(row) == len(table.header) for row in table.rows)
+
+
 def test_suite_of_tables_runs_and_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["reproduce", "tables", "--quick", "--out", str(tmp_path)]
     assert main(command) == 0

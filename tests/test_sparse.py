@@ -110,6 +110,25 @@ def test_graph_convolution_on_an_edge_list_is_pygs() -> None:
     assert torch.autograd.gradcheck(lambda x: layer(x, edge_index), x)
 
 
+def test_same_edges_with_more_rows_other_precision_and_inference_mode() -> None:
+    """What is kept of an edge list depends on the rows it is used for; nothing made in inference mode is kept."""
+    edges = torch.tensor([[0, 1], [1, 0]])
+    layer = Diffusion()
+    with torch.inference_mode():
+        layer(torch.ones(2, 1), edges)
+    for n, dtype in ((2, torch.float32), (5, torch.float32), (5, torch.float64)):
+        x = torch.arange(n, dtype=dtype)[:, None].requires_grad_()
+        out = layer(x, edges)
+        torch.testing.assert_close(out[:2], torch.full((2, 1), 0.5, dtype=dtype))
+        torch.testing.assert_close(out[2:], x[2:])
+        out.sum().backward()
+    half = layer(torch.ones(2, 1, dtype=torch.bfloat16), edges)
+    assert half.dtype == torch.bfloat16
+    with torch.inference_mode():
+        made_here = edges.clone()
+    torch.testing.assert_close(layer(torch.ones(2, 1), made_here), torch.ones(2, 1))
+
+
 def test_attended_takes_sparse_features() -> None:
     x = features()
     layer = Attended(6, 3).double()

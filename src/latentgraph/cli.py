@@ -125,7 +125,7 @@ def _parser() -> ArgumentParser:
     reproduce.add_argument("--seeds", type=int | None, default=None, help="runs of each cell (default: as in the docs)")
     reproduce.add_argument("--jobs", type=int, default=1, help="processes that compute cells side by side (default: 1)")
     reproduce.add_argument(
-        "--only", type=str, nargs="+", default=[], help="compute cells that have all these words: --only Cora k=10"
+        "--only", type=str, nargs="+", default=[], help='cells with all these values: --only Cora "dDGM, k=10"'
     )
     reproduce.add_argument("--data-root", type=str, default=None, help="data folder (default: $LATENTGRAPH_DATA)")
     reproduce.add_argument(

@@ -82,14 +82,14 @@ class Diffusion(nn.Module):
         edge_index = _edges(graph)
         if edge_index is None:
             return symmetric_normalised(_continuous(graph), x)
-        weights, places = self._normalised.get(edge_index, lambda: _normalised(edge_index, x))
-        return sparse_product(weights.to(x.dtype), places, x)
+        wide = torch.promote_types(x.dtype, torch.float32)
+        weights, places = self._normalised.get(edge_index, lambda: _normalised(edge_index, len(x), wide), len(x), wide)
+        return sparse_product(weights, places, x)
 
 
-def _normalised(edge_index: Tensor, x: Tensor) -> tuple[Tensor, Structure]:
+def _normalised(edge_index: Tensor, n: int, dtype: torch.dtype) -> tuple[Tensor, Structure]:
     """D^-1/2 (A + I) D^-1/2 of an edge list, as PyG's `GCNConv` has it: entries, and where they are."""
-    n = len(x)
-    (source, target), weight = gcn_norm(edge_index, None, n, dtype=x.dtype)
+    (source, target), weight = gcn_norm(edge_index, None, n, dtype=dtype)
     order = target.argsort(stable=True)
     start = nn.functional.pad(target.bincount(minlength=n).cumsum(0), (1, 0))
     return weight.index_select(0, order), structure_of(start, source.index_select(0, order), n)

@@ -40,9 +40,13 @@ def structure_of(start: Tensor, column: Tensor, num_columns: int) -> Structure:
 
 
 def sparse_product(values: Tensor, structure: Structure, dense: Tensor) -> Tensor:
-    """S @ dense for the sparse S (n, m) with these entries, (n, m) times (m, c). The gradient is that of `dense`."""
-    product: Tensor = _Product.apply(values, dense, structure)  # type: ignore[no-untyped-call]
-    return product
+    """S @ dense for the sparse S (n, m) with these entries, (n, m) times (m, c). The gradient is that of `dense`.
+
+    Half precision is computed in single: torch has no such product on a CPU.
+    """
+    wide = torch.promote_types(dense.dtype, torch.float32)
+    product: Tensor = _Product.apply(values.to(wide), dense.to(wide), structure)  # type: ignore[no-untyped-call]
+    return product.to(dense.dtype)
 
 
 class _Product(torch.autograd.Function):
@@ -76,12 +80,16 @@ class LastSeen(Generic[T]):
     """
 
     def __init__(self) -> None:
-        self._last: tuple[Tensor, int, T] | None = None
+        self._last: tuple[Tensor, tuple[Any, ...], T] | None = None
 
-    def get(self, tensor: Tensor, work_out: Callable[[], T]) -> T:
-        if self._last is None or self._last[0] is not tensor or self._last[1] != tensor._version:
-            self._last = tensor, tensor._version, work_out()
-        return self._last[2]
+    def get(self, tensor: Tensor, work_out: Callable[[], T], *also: Any) -> T:
+        """What `work_out` makes of the tensor; anything else that it depends on is named in `also`."""
+        if tensor.is_inference() or torch.is_inference_mode_enabled():
+            return work_out()  # such a tensor has no version, and what is made now could not be used in training
+        last, wanted = self._last, (tensor._version, *also)
+        if last is None or last[0] is not tensor or last[1] != wanted:
+            last = self._last = tensor, wanted, work_out()
+        return last[2]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> LastSeen[T]:
         return LastSeen()

@@ -34,7 +34,7 @@ class Fold(NamedTuple):
 
     def without_scores(self) -> Fold:
         """The fold without column 0, which nearly is the diagnosis, and without its copy; 28 columns are left."""
-        return self._replace(x=np.delete(self.x, score_columns(self.x), axis=1))
+        return self._replace(x=np.delete(self.x, score_columns(self.x[self.train]), axis=1))
 
 
 def tadpole(fold: int, root: str | os.PathLike[str] | None = None) -> Fold:
@@ -54,7 +54,7 @@ def tadpole(fold: int, root: str | os.PathLike[str] | None = None) -> Fold:
 
 
 def score_columns(x: np.ndarray[Any, np.dtype[np.float64]]) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Column 0 and what is nearly the same, by the correlation over all rows; no class is looked at.
+    """Column 0 and what is nearly the same, by the correlation over these rows (n, d); no class is looked at.
 
     The copy (column 3 or 4, with the fold) has r = 0.998. The next ones have 0.82: other scores, that stay.
     """

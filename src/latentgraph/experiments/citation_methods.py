@@ -25,6 +25,7 @@ from latentgraph.experiments.dgm_method import DGM
 from latentgraph.experiments.recipe import Recipe
 from latentgraph.geometry import Euclidean, PoincareBall, Product, Sphere
 from latentgraph.presets import citation_net, dgcnn
+from latentgraph.sparse import LastSeen
 from latentgraph.sparse_linear import SparseLinear
 from latentgraph.stacks import edge_conv, gat, gcn, identity, mlp
 from latentgraph.training import classification, mean_probability_nll
@@ -74,10 +75,12 @@ class DocumentDGCNN(DGCNN):
 class PlainKnnGCN(KnnGCN):
     """The nearest documents by their words, found once."""
 
+    def __init__(self, seed: int = 0, *, steps: int = 400, patience: int = 150) -> None:
+        super().__init__(seed, steps=steps, patience=patience)
+        self._edges = LastSeen[Tensor | None]()
+
     def graph(self, population: Population) -> Tensor | None:
-        if not hasattr(self, "_edges"):
-            self._edges = super().graph(population)
-        return self._edges
+        return self._edges.get(population.x, lambda: super(PlainKnnGCN, self).graph(population))
 
 
 def _paper(times: int = 1, **variant: Any) -> Make:

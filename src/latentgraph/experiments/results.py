@@ -25,7 +25,9 @@ class Results:
         self.rows: list[dict[str, Any]] = []
         if path.exists():
             lines = path.read_text(encoding="utf-8").splitlines()
-            self.rows = [self._parse(number, line) for number, line in enumerate(lines, 1) if line.strip()]
+            rows = [self._parse(number, line) for number, line in enumerate(lines, 1) if line.strip()]
+            # Two processes may have computed a cell side by side: it counts once.
+            self.rows = list({self._name(row): row for row in rows}.values())
         self._there = {self._name(row) for row in self.rows}
 
     def _name(self, cell: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -35,7 +35,7 @@ def run(
     ----------
     seeds : runs of each cell, default the experiment's
     jobs : processes at work; each computes whole cells with one thread, so their number changes no result
-    only : words that must all be in a cell's description ("Cora", "k=5", ...), default all cells
+    only : values that a cell must all have ("Cora", "dDGM, k=10", ...), default all cells
     """
     found = experiment(name)
     if jobs < 1 or (seeds is not None and seeds < 1):
@@ -45,9 +45,9 @@ def run(
     everything = found.cells(runs, quick, data_root)
     cells = [cell for cell in everything if set(only) <= set(map(str, cell.values()))]
     if not cells:
-        words = sorted({str(value) for cell in everything for value in cell.values()})
+        values = sorted({str(value) for cell in everything for value in cell.values()})
         raise InputError(
-            f"{name} has no cell with all of {', '.join(map(repr, only))}. Its words are: {', '.join(words)}."
+            f"{name} has no cell with all of {', '.join(map(repr, only))}. There is: {', '.join(map(repr, values))}."
         )
     missing = [cell for cell in cells if not results.has(**cell)]
     with progress(name, len(cells), show) as report:

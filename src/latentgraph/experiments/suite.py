@@ -102,7 +102,9 @@ def table(results: Results, labels: str) -> list[list[str]]:
 
     A dagger marks what is within one standard error (of its own) of the best of the simple methods.
     """
-    tables = [name for name in TABLES if results.column("seed", table=name, labels=labels)]
+    tables = _complete(results, labels)
+    if not tables:
+        return []
     mean, error = np.empty((2, len(METHODS), len(tables)))
     for i, method in enumerate(METHODS):
         for j, name in enumerate(tables):
@@ -122,7 +124,16 @@ def table(results: Results, labels: str) -> list[list[str]]:
 
 
 def header(results: Results, labels: str) -> tuple[str, ...]:
-    return ("method", *(name for name in TABLES if results.column("seed", table=name, labels=labels)), "mean rank")
+    return ("method", *_complete(results, labels), "mean rank")
+
+
+def _complete(results: Results, labels: str) -> list[str]:
+    """The tables on which all methods have been run: others have no ranks yet."""
+    return [
+        name
+        for name in TABLES
+        if all(results.column("seed", table=name, labels=labels, method=method) for method in METHODS)
+    ]
 
 
 EXPERIMENTS = {"tables": Experiment("tables", KEY, SEEDS, cells, compute, tables, PROTOCOL)}

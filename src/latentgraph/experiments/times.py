@@ -55,6 +55,8 @@ def methods_at(n: int) -> list[str]:
 def tables(results: Results) -> list[Table]:
     """Training and test iterations, the paper's beside ours; then what was not run, and why."""
     found = sorted(results.rows, key=lambda row: row["n"])
+    if not found:
+        return []
     rows = [row for size in found for row in size["rows"]]
     where = f"paper: a GPU, ours: {' / '.join(dict.fromkeys(size['machine'] for size in found))}"
     training, test = bench_tables(rows)
