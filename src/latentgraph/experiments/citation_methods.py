@@ -111,8 +111,8 @@ PAPER: dict[str, Make] = {
 }
 
 
-def network(kind: type[NetworkMethod], most: int = 400, patience: int = 100) -> Make:
-    """At most 400 steps: a network that is still learning then is rare."""
+def network(kind: type[NetworkMethod], most: int = 1000, patience: int = 100) -> Make:
+    """At most 1,000 steps: hardly a network is still learning then."""
     return lambda seed, steps: kind(seed, steps=min(most, steps), patience=patience)
 
 
@@ -124,7 +124,7 @@ COMPARED: dict[str, Make] = {
     "DGCNN": network(DocumentDGCNN, 100, 50),
     "GCN": network(GCN),
     "GAT": network(GAT),
-    "GCN, 8 members": lambda seed, steps: Ensemble(lambda one: GCN(one, steps=min(400, steps), patience=100), seed),
+    "GCN, 8 members": lambda seed, steps: Ensemble(lambda one: GCN(one, steps=min(1000, steps), patience=100), seed),
     OURS: network(Recipe, 240, 80),
 }
 # These learn too slowly, or nothing, from rows that sum to one: their rows sum to the mean number of words instead.
