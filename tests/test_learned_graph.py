@@ -1,5 +1,7 @@
 """Where the right graph is known, the learned one must come near it: the point of the whole library."""
 
+from statistics import fmean
+
 import pytest
 import torch
 from torch import nn
@@ -18,7 +20,7 @@ PROBLEMS = {
 }
 
 
-def learned_homophily(problem: Problem, steps: int, *, frozen: bool) -> float:
+def learned_homophily(problem: Problem, steps: int, *, frozen: bool, seed: int = 0) -> float:
     """Homophily between nodes whose labels were never seen, after training with a trained or a frozen f."""
     torch.manual_seed(0)
     n, d = problem.x.shape
@@ -33,6 +35,7 @@ def learned_homophily(problem: Problem, steps: int, *, frozen: bool) -> float:
         NodeSet(problem.x, problem.y, seen, problem.edge_index),
         baseline=None if frozen else MovingAverageBaseline(n),
         steps=steps,
+        seed=seed,
     )
     _, graphs = net(problem.x, problem.edge_index, generator=torch.Generator().manual_seed(1))
     return homophily_of_unseen(graphs[0].edge_index, problem.y, seen)
@@ -45,9 +48,12 @@ def homophily_of_unseen(edge_index: torch.Tensor | None, y: torch.Tensor, seen: 
 
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_learned_graph_joins_nodes_of_a_class(name: str) -> None:
-    """f is trained by the graph loss alone (its inputs are detached): without it, f stays as good as random."""
+    """f is trained by the graph loss alone (its inputs are detached): without it, f stays as good as random.
+
+    The mean of five trainings: single ones on the two moons differ by several points with the noise of the samples.
+    """
     problem, steps = PROBLEMS[name]
-    trained = learned_homophily(problem, steps, frozen=False)
+    trained = fmean(learned_homophily(problem, steps, frozen=False, seed=seed) for seed in range(5))
     frozen = learned_homophily(problem, steps, frozen=True)
     knn = edge_homophily(neighbors_to_edges(nearest(problem.x, K)), problem.y)
     assert trained > knn + 0.1, f"{name}: learned {trained:.3f}, kNN on the features {knn:.3f}"

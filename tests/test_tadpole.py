@@ -256,7 +256,7 @@ def test_unknown_words_are_refused(name: str, tmp_path: Path, capsys: pytest.Cap
     assert main(["reproduce", name, "--out", str(tmp_path), "--only", "dDGMM"]) == 2
     error = capsys.readouterr().err
     assert "'dDGMM'" in error
-    assert "dDGM, " in error
+    assert "'dDGM'" in error
     assert not list(tmp_path.iterdir())
 
 
