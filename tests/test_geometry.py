@@ -90,9 +90,9 @@ def test_metric(space: Space, dtype: torch.dtype, seed: int, dim: int, radius: f
     x, y, z = (space.points(20, dim, radius, c, dtype, seed + i) for i in range(3))
     xy = geometry.sq_dist(x, y)
     assert torch.equal(xy, geometry.sq_dist(y, x))
-    # Not to the bit: an arc cosine at the end of a row is computed alone, the others eight or sixteen at a time.
-    turned = geometry.sq_cdist(y, x).T
-    torch.testing.assert_close(geometry.sq_cdist(x, y), turned, rtol=4 * torch.finfo(dtype).eps, atol=0)
+    # To the bit, but for angles: at the end of a row one is computed alone, the others eight or sixteen at a time.
+    rtol = 4 * torch.finfo(dtype).eps if space.name in ("sphere", "product") else 0
+    torch.testing.assert_close(geometry.sq_cdist(x, y), geometry.sq_cdist(y, x).T, rtol=rtol, atol=0)
     assert bool((xy > 0).all())
     assert torch.equal(geometry.sq_dist(x, x.clone()), torch.zeros(20, dtype=dtype))
     assert torch.equal(geometry.sq_cdist(x, x.clone()).diagonal(), torch.zeros(20, dtype=dtype))

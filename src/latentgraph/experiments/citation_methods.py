@@ -27,7 +27,7 @@ from latentgraph.geometry import Euclidean, PoincareBall, Product, Sphere
 from latentgraph.presets import citation_net, dgcnn
 from latentgraph.sparse import LastSeen
 from latentgraph.sparse_linear import SparseLinear
-from latentgraph.stacks import edge_conv, gat, gcn, identity, mlp
+from latentgraph.stacks import Builder, edge_conv, gat, gcn, identity, mlp
 from latentgraph.training import classification, mean_probability_nll
 
 TEMPERATURE = 4.0  # where t starts: the paper does not say. Calibrated to tiny initial distances it would be 10^4
@@ -39,7 +39,7 @@ GEOMETRIES = {
     "sphere": Sphere(),
     "product": Product([(Euclidean(), 2), (PoincareBall(), 2)]),
 }
-BUILDERS = {"gcn": gcn, "gat": gat, "mlp": mlp, "id": identity, "edgeconv": edge_conv}
+BUILDERS: dict[str, Builder] = {"gcn": gcn, "gat": gat, "mlp": mlp, "id": identity, "edgeconv": edge_conv}
 
 Make = Callable[[int, int], Method]  # (seed, steps at most) -> method
 
@@ -94,19 +94,15 @@ def _paper(times: int = 1, **variant: Any) -> Make:
     return make
 
 
-def _builder(name: str) -> Any:
-    return BUILDERS[name]
-
-
 PAPER: dict[str, Make] = {
     BASE: _paper(),
     **{f"{BASE}, k={k}": _paper(k=k) for k in (1, 3, 10, 20)},
     **{f"{BASE}, {name}": _paper(geometry=geometry) for name, geometry in GEOMETRIES.items()},
     **{f"{BASE}, d={d}": _paper(embed_dim=d) for d in (2, 6, 8)},
     **{f"{BASE}, {count} modules": _paper(dgm_layers=count) for count in (2, 3)},
-    **{f"{BASE}, f={name}": _paper(f=_builder(name)) for name in ("gat", "mlp", "id")},
-    **{f"{BASE}, g={name}": _paper(g=_builder(name)) for name in ("gat", "edgeconv")},
-    **{f"no DGM, g={name}": _paper(dgm_layers=0, g=_builder(name)) for name in ("gcn", "gat", "edgeconv")},
+    **{f"{BASE}, f={name}": _paper(f=BUILDERS[name]) for name in ("gat", "mlp", "id")},
+    **{f"{BASE}, g={name}": _paper(g=BUILDERS[name]) for name in ("gat", "edgeconv")},
+    **{f"no DGM, g={name}": _paper(dgm_layers=0, g=BUILDERS[name]) for name in ("gcn", "gat", "edgeconv")},
     LONGER: _paper(times=5),
 }
 
