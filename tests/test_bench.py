@@ -18,10 +18,11 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from latentgraph import blocks
-from latentgraph.bench import continuous, docs, measure, memory, neighbours, sampler, table_times, tables, warmup
+from latentgraph.bench import continuous, docs, measure, memory, neighbours, sampler, step, table_times, tables, warmup
 from latentgraph.bench.libraries import PACKAGES, left_out
 from latentgraph.bench.measure import PeakMemory, side_by_side, using_threads
 from latentgraph.bench.regimes import NAMES, points
@@ -29,7 +30,10 @@ from latentgraph.bench.run import bench, run
 from latentgraph.cli import BENCHES, main
 from latentgraph.diffusion import row_normalised
 from latentgraph.errors import InputError
+from latentgraph.graph import LatentGraph, neighbors_to_edges
 from latentgraph.layers import ContinuousDGM
+from latentgraph.loss import accuracy_reward, graph_loss
+from latentgraph.probability import edge_log_p
 from latentgraph.sampling import gumbel_top_k, nearest
 
 ROOT = Path(__file__).parents[1]
@@ -130,6 +134,26 @@ def test_full_runs_have_every_size() -> None:
     for name in BENCHES:
         cases = list(bench(name).cases(False, [1, 2]))
         assert len(set(map(str, cases))) == len(cases)  # the key of a finished case
+
+
+def test_parts_of_a_step_learn_what_the_whole_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step is cut into parts to be measured; the gradients are those of `backward` through all of it."""
+    cut, whole = (step.Step(150, lambda x, k, t: nearest(x, k, backend="torch")) for _ in range(2))
+    monkeypatch.setattr(cut.optimiser, "step", lambda: None)
+    cut()
+    graph = LatentGraph(
+        x_hat := whole.dgm.embed(whole.x),
+        whole.dgm.temperature,
+        whole.dgm.geometry,
+        neighbors=(neighbors := nearest(x_hat.detach(), step.K, backend="torch")),
+        log_p=edge_log_p(x_hat, neighbors_to_edges(neighbors), whole.dgm.temperature, whole.dgm.geometry),
+    )
+    out = whole.head(whole.convolutions(whole.x, graph))
+    delta = whole.baseline(accuracy_reward(out, whole.y))
+    (cross_entropy(out, whole.y) + graph_loss(graph, delta, reduction="mean")).backward()
+    for a, b in zip(cut.optimiser.param_groups[0]["params"], whole.optimiser.param_groups[0]["params"], strict=True):
+        torch.testing.assert_close(a.grad, b.grad)
+    assert sum(cut.shares()[part] for part in step.PARTS) == pytest.approx(1)
 
 
 def test_candidates_take_turns_within_their_budget(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,8 @@ LIBRARIES = ()
 OURS, DENSE, PUBLISHED = "latentgraph", "dense sampler", "dense sampler, edge list"
 INDEX = ("n",)
 FEATURES, WIDTH, EMBEDDING, CLASSES, K = 16, 64, 4, 8, 5
-PARTS = ("embed", "sample", "log p", "convolutions", "losses", "backward", "optimiser")
+PARTS = ("embed", "sample", "log p", "convolutions", "losses", "optimiser")
+BACKWARD = "all backward passes"
 
 Sampler = Callable[[Tensor, int, float], Tensor]
 
@@ -46,8 +47,10 @@ def cases(quick: bool, threads: Sequence[int]) -> list[Case]:
 class Step:
     """A network with f = MLP and three graph convolutions; a call makes one training step on n random nodes.
 
-    `seconds` adds up what each part has taken. With `edge_list` the convolutions are PyG's on an edge list, as
-    published, instead of ours on the k neighbours of each node.
+    `seconds` adds up what each part has taken, forward and backward: the tensors that one part hands to the next are
+    cut off, so that each part's gradient is computed by a call of its own. `backward` adds up the latter alone. With
+    `edge_list` the convolutions are PyG's on an edge list, as published, instead of ours on the k neighbours of each
+    node.
     """
 
     def __init__(self, n: int, sample: Sampler = gumbel_top_k, *, edge_list: bool = False) -> None:
@@ -64,6 +67,7 @@ class Step:
         with torch.no_grad():
             self.dgm(self.x)  # sets the temperature
         self.seconds: dict[str, float] = defaultdict(float)
+        self.backward: dict[str, float] = defaultdict(float)
 
     def __call__(self) -> None:
         dgm = self.dgm
@@ -71,27 +75,48 @@ class Step:
             x_hat = dgm.geometry.project(dgm.embed(self.x))
         with self._part("sample"):
             neighbors = self.sample(x_hat.detach(), K, float(dgm.temperature.detach()))
+        x_hat_cut = x_hat.detach().requires_grad_()
         with self._part("log p"):
-            graph = LatentGraph(x_hat, dgm.temperature, dgm.geometry, neighbors=neighbors)
+            graph = LatentGraph(x_hat_cut, dgm.temperature, dgm.geometry, neighbors=neighbors)
             assert graph.edge_index is not None
-            log_p = edge_log_p(x_hat, graph.edge_index, graph.temperature, graph.geometry)
-            graph = LatentGraph(x_hat, dgm.temperature, dgm.geometry, neighbors=neighbors, log_p=log_p)
+            log_p = edge_log_p(x_hat_cut, graph.edge_index, graph.temperature, graph.geometry)
+            log_p_cut = log_p.detach().requires_grad_()
+            graph = LatentGraph(x_hat_cut, dgm.temperature, dgm.geometry, neighbors=neighbors, log_p=log_p_cut)
         with self._part("convolutions"):
             out = self.head(self.convolutions(self.x, graph.edge_index if self.edge_list else graph))
+        out_cut = out.detach().requires_grad_()
         with self._part("losses"):
-            delta = self.baseline(accuracy_reward(out, self.y))
-            loss = F.cross_entropy(out, self.y) + graph_loss(graph, delta, reduction="mean")
-        with self._part("backward"):
+            delta = self.baseline(accuracy_reward(out_cut, self.y))
+            loss = F.cross_entropy(out_cut, self.y) + graph_loss(graph, delta, reduction="mean")
+        with self._part("optimiser"):
             self.optimiser.zero_grad()
+        with self._part("losses", self.backward):
             loss.backward()
+        with self._part("convolutions", self.backward):
+            out.backward(out_cut.grad)
+        with self._part("log p", self.backward):
+            log_p.backward(log_p_cut.grad)
+        with self._part("embed", self.backward):
+            x_hat.backward(x_hat_cut.grad)
         with self._part("optimiser"):
             self.optimiser.step()
 
     @contextmanager
-    def _part(self, name: str) -> Iterator[None]:
+    def _part(self, name: str, also: dict[str, float] | None = None) -> Iterator[None]:
         start = time.perf_counter()
         yield
-        self.seconds[name] += time.perf_counter() - start
+        taken = time.perf_counter() - start
+        self.seconds[name] += taken
+        if also is not None:
+            also[name] += taken
+
+    def shares(self) -> dict[str, float]:
+        """Of each part, and of all backward passes together, in the time of the whole step."""
+        whole = sum(self.seconds.values())
+        return {
+            **{part: self.seconds[part] / whole for part in PARTS},
+            BACKWARD: sum(self.backward.values()) / whole,
+        }
 
 
 def measure(case: Case) -> list[Row]:
@@ -102,12 +127,13 @@ def measure(case: Case) -> list[Row]:
         for step in steps.values():
             step()
             step.seconds.clear()
+            step.backward.clear()
     return [
         {
             **case._asdict(),
             "method": name,
             **asdict(value),
-            **{part: steps[name].seconds[part] / sum(steps[name].seconds.values()) for part in PARTS},
+            **steps[name].shares(),
         }
         for name, value in side_by_side(steps).items()
     ]
@@ -119,9 +145,10 @@ def tables(rows: Sequence[Row]) -> list[Table]:
         here = [row for row in rows if row["threads"] == count]
         found.append(ratios(f"Time, {in_words(count)}", here, INDEX, OURS))
     ours = [row for row in rows if row["method"] == OURS]
-    shares = [[f"{row['n']:,}", str(row["threads"]), *(number(100 * row[part]) for part in PARTS)] for row in ours]
+    columns = [*PARTS, BACKWARD]
+    shares = [[f"{row['n']:,}", str(row["threads"]), *(number(100 * row[name]) for name in columns)] for row in ours]
     return [
         *found,
-        Table("Where our step spends its time, %", ["n", "threads", *PARTS], shares),
+        Table("Where our step spends its time, forward and backward, %", ["n", "threads", *columns], shares),
         megabytes(f"Memory, {in_words(count)}", here, INDEX),
     ]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import numpy as np
@@ -13,6 +12,7 @@ import torch
 from torch import Tensor
 
 from latentgraph.blocks import graph_sizes
+from latentgraph.sampling.crew import share
 from latentgraph.sampling.kdtree import Array, Crews, Helpers, factors_of, guests, plant, residents
 from latentgraph.sampling.lanes import LANES
 from latentgraph.sampling.population import Population
@@ -47,7 +47,8 @@ def tree_top_k(population: Population, k: int, temperature: float, seed: int | N
     rows = population.rows.numpy(force=True)
     factors = factors_of(population.geometry, x.shape[1])
     assert factors is not None
-    with _announced(), _helpers(max(len(points), len(x)) // LANES) as helpers:
+    helpers = _helpers(max(len(points), len(x)) // LANES)
+    with _announced():
         sizes = graph_sizes(population.batch, len(points)).tolist()
         tree = plant(points, sizes, factors, _reach(population), helpers)
         crews = residents(tree) if population.points is population.x_hat else guests(tree, x)
@@ -78,19 +79,12 @@ def tree_top_k(population: Population, k: int, temperature: float, seed: int | N
     return torch.from_numpy(out).index_select(0, population.rows.cpu()).to(population.x_hat.device)
 
 
-@contextmanager
-def _helpers(leaves: int) -> Iterator[Helpers | None]:
+def _helpers(leaves: int) -> Helpers | None:
     """As many threads as torch uses, if there is enough to do for them."""
     threads = torch.get_num_threads()
     if threads == 1 or leaves < THREADING_PAYS:
-        yield None
-        return
-    with ThreadPoolExecutor(threads) as pool:
-
-        def each(work: Callable[[int, int], None], cuts: Sequence[int]) -> None:
-            list(pool.map(work, cuts[:-1], cuts[1:]))
-
-        yield Helpers(threads, each)
+        return None
+    return Helpers(threads, lambda work, cuts: share(work, cuts, threads))
 
 
 def _asked(crews: Crews, rows: Array, num_rows: int) -> Array:
