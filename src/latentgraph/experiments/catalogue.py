@@ -22,6 +22,10 @@ CATALOGUE = {
     "tadpole": ("tadpole", "the same: all methods of the paper, and simple ones; also without the score-like columns"),
     "tadpole-inductive": ("tadpole", "the same, when the patients to be diagnosed are not there in training"),
     "age": ("age", "age group by the cortex of 1,714 people: open stand-in for the paper's UK Biobank"),
+    "zeroshot": (
+        "zero_shot",
+        "classifiers of held-out ImageNet classes by their names: a proxy of the paper's section",
+    ),
     "heterophilic": ("heterophilic", "not of the paper: six graphs whose neighbours mostly differ, ten splits each"),
     "times": ("times", "training and test iterations from 564 to 1,000,000 nodes"),
     "tables": ("suite", "not of the paper: the classifier as it comes on seven tables, with all labels and with 5 %"),

@@ -1,4 +1,4 @@
-"""The generated tables of docs/results.md: `python -m latentgraph.experiments.docs results docs/results.md`."""
+"""The generated tables of pages: `python -m latentgraph.experiments.docs results docs/results.md docs/zero_shot.md`."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ def _section(name: str, results: Path) -> str:
     return "\n\n".join([f"<!-- reproduce {name} -->", *(table.markdown() for table in tables), "<!-- end -->"])
 
 
-def main(results: str, page: str) -> None:
-    rewrite(Path(page), lambda text: render(text, Path(results)))
+def main(results: str, *pages: str) -> None:
+    for page in pages:
+        rewrite(Path(page), lambda text: render(text, Path(results)))
 
 
 if __name__ == "__main__":
