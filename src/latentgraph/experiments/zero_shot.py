@@ -26,7 +26,7 @@ from latentgraph.zero_shot.scores import hits, nearest_share, of_length
 KEY = ("method", "seed")
 SEEDS = 5
 STOP, WANTED = 100, 200
-STEPS, QUICK_STEPS = 100, 3
+STEPS, QUICK_STEPS = 60, 3
 QUICK_WIDTH = 32  # hidden features of all networks with --quick
 BOUND = "true classifiers"
 

@@ -97,6 +97,7 @@ class GCNZ(SGCN):
     The widths are an eighth of the original's: six hops from a thousand classes reach most of WordNet.
     """
 
+    lr = 5e-3
     hidden = (256, 256, 128, 128, 64)
 
     def matrix(self, classes: Classes) -> sp.csr_array:

@@ -52,7 +52,7 @@ class RowNetwork(ZeroShotMethod):
     steps : of Adam, all of which are done
     """
 
-    lr: float = 1e-3
+    lr: float = 2e-3
     weight_decay: float = 5e-4
     eval_every: int = 10
     unit: bool = True
