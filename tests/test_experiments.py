@@ -103,12 +103,12 @@ def test_tables_of_the_suite() -> None:
     assert len(set(groups)) == 20
 
 
-def test_results_page_shows_the_results_files() -> None:
-    """Every table of the catalogue is on the page as its results file has it: `make results` renews the page."""
+def test_pages_show_the_results_files() -> None:
+    """Every table of the catalogue is on a page as its results file has it: `make results` renews the pages."""
     root = Path(__file__).parents[1]
-    page = (root / "docs/results.md").read_text(encoding="utf-8")
-    assert {place["name"] for place in docs.PLACE.finditer(page)} == set(CATALOGUE)
-    assert docs.render(page, root / "results") == page
+    pages = [(root / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in ("results", "zero_shot")]
+    assert {place["name"] for page in pages for place in docs.PLACE.finditer(page)} == set(CATALOGUE)
+    assert [docs.render(page, root / "results") for page in pages] == pages
 
 
 @pytest.mark.parametrize("name", CATALOGUE)

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from latentgraph.diffusion import RowNormalised
 from latentgraph.dropout import Dropout
+from latentgraph.geometry import Sphere
 from latentgraph.graph import LatentGraph
 from latentgraph.layers import DiscreteDGM
 from latentgraph.loss import MovingAverageBaseline
@@ -99,20 +100,25 @@ class PaperDGM(RowNetwork):
 class BestDGM(PaperDGM):
     """What our validation classes chose, word vectors and targets of unit length among it.
 
-    One graph for both convolutions. f is linear and begins with the principal components of the word vectors, so
-    that the first graphs are those of the word vectors. Sampled neighbours weigh by their probability: the task
+    One graph for both convolutions, on a sphere. f is linear and begins with the principal components of the word
+    vectors, so that the first graphs are those of the word vectors; the temperature stays what it was set to in the
+    first step. Sampled neighbours weigh by their probability: the task
     loss moves f, and there is no graph loss.
     """
 
     weight_decay = 5e-4
     unit = True
     k = 8
+    hidden = 512
+    embed_dim = 64
     dropout: float = 0.5
     rings: int = 0
 
     def network(self, classes: Classes) -> nn.Module:
         features = classes.x.shape[1]
-        dgm = DiscreteDGM(principal_components(classes.x, self.embed_dim), self.k, loop=True)
+        f = principal_components(classes.x[: classes.num_candidates], self.embed_dim)
+        dgm = DiscreteDGM(f, self.k, geometry=Sphere(), loop=True)
+        dgm.log_temperature.requires_grad_(False)  # the loss would let it, and with it the graph, fade
         inner = AllRows(RowNormalised(features, self.hidden))
         outer = FirstRows(
             RowNormalised(self.hidden, classes.rows.shape[1]), classes.learn, classes.targets, weighted=True
@@ -145,8 +151,12 @@ class AllRows(nn.Module):
 
 
 def principal_components(x: Tensor, dim: int) -> nn.Linear:
-    """A linear layer (d, dim) that begins as the projection on the first principal components of x (n, d)."""
+    """A linear layer (d, dim) that begins as the projection on the first principal components of x (n, d).
+
+    There are no more than d of them.
+    """
     _, vectors = torch.linalg.eigh(torch.cov(x.double().T))
+    dim = min(dim, x.shape[1])
     linear = nn.Linear(x.shape[1], dim, bias=False)
     with torch.no_grad():
         linear.weight.copy_(vectors.flip(1)[:, :dim].T)
