@@ -280,6 +280,13 @@ def test_kernel_ridge_against_its_formula(tree: tuple[Classes, Tensor]) -> None:
     theta = torch.linalg.solve(system, centred.T @ (rows - rows.mean(0)))
     expected = rows.mean(0) + (x - learned.mean(0)) @ theta
     torch.testing.assert_close(method.predict(classes).double(), expected, atol=1e-5, rtol=1e-4)
+    stop = slice(classes.learn, classes.learn + classes.stop)
+    for found, width in ((method, 1.0), (KernelRidge().fit(classes), 2.0)):
+        losses = found._losses(classes, width)  # by the decomposition, against solving for each strength
+        for strength in losses:
+            found.strength, found.width = strength, width
+            loss = stopping_loss(found.predict(classes)[stop], classes.images, classes.length)
+            assert losses[strength] == pytest.approx(float(loss), rel=1e-4)
     assert not torch.equal(
         KernelRidge(refit=True).fit(classes).predict(classes), KernelRidge().fit(classes).predict(classes)
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import product
 from typing import Self
 
 import torch
@@ -37,16 +36,23 @@ class KernelRidge(ZeroShotMethod):
         return F.normalize(classes.x[: classes.targets])
 
     def fit(self, classes: Classes) -> Self:
-        x = self.features(classes).double()
-        choices = list(product(STRENGTHS, (1.0,) if self.linear else WIDTHS))
-        last = classes.learn + classes.stop
-
-        def loss(choice: tuple[float, float]) -> float:
-            predicted = self._rows(x, classes.rows[: classes.learn], *choice)[classes.learn : last]
-            return float(stopping_loss(predicted, classes.images, classes.length))
-
-        self.strength, self.width = min(choices, key=loss)
+        losses = {
+            (strength, width): loss
+            for width in ((1.0,) if self.linear else WIDTHS)
+            for strength, loss in self._losses(classes, width).items()
+        }
+        self.strength, self.width = min(losses, key=lambda choice: losses[choice])
         return self
+
+    def _losses(self, classes: Classes, width: float) -> dict[float, float]:
+        """The stopping loss of every strength, by one decomposition K = V L V': (K + s I)^-1 = V (L + s I)^-1 V'."""
+        x, rows = self.features(classes).double(), classes.rows[: classes.learn].double()
+        kernel = self._kernel(x, x[: classes.learn], width)
+        values, vectors = torch.linalg.eigh(kernel[: classes.learn])
+        turned = vectors.T @ (rows - rows.mean(0))
+        seen = kernel[classes.learn : classes.learn + classes.stop] @ vectors
+        predicted = {s: (rows.mean(0) + seen / (values + s) @ turned).float() for s in STRENGTHS}
+        return {s: float(stopping_loss(found, classes.images, classes.length)) for s, found in predicted.items()}
 
     def predict(self, classes: Classes) -> Tensor:
         rows = classes.rows if self.refit else classes.rows[: classes.learn]
