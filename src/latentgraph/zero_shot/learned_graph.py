@@ -106,6 +106,7 @@ class BestDGM(PaperDGM):
     loss moves f, and there is no graph loss.
     """
 
+    lr = 3e-3
     weight_decay = 5e-4
     unit = True
     k = 8
