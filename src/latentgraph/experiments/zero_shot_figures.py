@@ -32,9 +32,7 @@ def trained_module(data: ImageNetClasses, *, steps: int = STEPS, hidden: int = B
     method = BestDGM(0, steps=steps)
     method.hidden = hidden
     method.fit(problem(data, 0)[0])
-    module = method.net.dgms[0]
-    assert isinstance(module, DiscreteDGM)
-    return module
+    return next(module for module in method.net.modules() if isinstance(module, DiscreteDGM))
 
 
 @torch.no_grad()
