@@ -89,7 +89,7 @@ def compute(cell: Cell, quick: bool, data_root: str | None) -> dict[str, float]:
 
 
 def narrow(method: ZeroShotMethod) -> None:
-    """Few hidden features, and few nodes to predict among: for a look at whether all works."""
+    """Few hidden features: for a look at whether all works."""
     hidden = getattr(method, "hidden", None)
     if hidden is not None:
         method.hidden = QUICK_WIDTH if isinstance(hidden, int) else (QUICK_WIDTH,) * len(hidden)  # type: ignore[attr-defined]
