@@ -43,8 +43,6 @@ METHODS: dict[str, Make] = {
     "DGP": lambda seed, steps: DGP(seed, steps=steps),
     "dDGM, paper": lambda seed, steps: PaperDGM(seed, steps=steps),
     "dDGM, paper, unit length": lambda seed, steps: UnitPaperDGM(seed, steps=steps),
-    "dDGM, paper, 10 times the steps": lambda seed, steps: PaperDGM(seed, steps=10 * steps),
-    "dDGM, paper, unit length, 10 times the steps": lambda seed, steps: UnitPaperDGM(seed, steps=10 * steps),
     "dDGM, best": lambda seed, steps: BestDGM(seed, steps=steps),
     "dDGM, best, WordNet": lambda seed, steps: RingsDGM(seed, steps=steps),
 }
