@@ -167,7 +167,7 @@ def test_delta_of_the_wrong_shape_is_refused(shape: tuple[int, ...]) -> None:
 
 
 def test_unknown_likelihood_is_refused() -> None:
-    with pytest.raises(InputError, match="likelihood='exact' is not known; choose one of .'paper', 'probability', "):
+    with pytest.raises(InputError, match=r"likelihood='exact' is not known; choose one of .'paper', 'probability', "):
         graph_loss(on_a_line(), torch.zeros(3), likelihood="exact")  # type: ignore[arg-type]
 
 

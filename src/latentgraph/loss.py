@@ -36,9 +36,9 @@ def graph_loss(
     likelihood : "paper" sums the unnormalised log p, whose gradient is biased and which has no lower bound: a node
         that does worse than expected pushes its neighbours away without end. "probability" sums p = exp(log p)
         instead, as the authors' public code does: biased as well, but edges that are improbable already are left alone.
-        "plackett_luce" uses the exact log-likelihood of the ordered sample: with a baseline that does not depend on this sample, its gradient is
-        that of the expected reward as far as a node's reward depends on its own edges. Neither kind credits the edges
-        of its neighbours, which matter too where several convolutions follow each other
+        "plackett_luce" uses the exact log-likelihood of the ordered sample: with a baseline that does not depend on
+        this sample, its gradient is that of the expected reward as far as a node's reward depends on its own edges.
+        No kind credits the edges of its neighbours, which matter too where several convolutions follow each other
     reduction : "sum" as in the paper, or "mean" over nodes
 
     Returns
