@@ -13,6 +13,7 @@ time of a point-cloud network.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -56,8 +57,8 @@ def _normalised_max(z: Tensor, norm: nn.BatchNorm1d) -> Tensor:
     share = norm.momentum if norm.momentum is not None else 1 / float(norm.num_batches_tracked)
     with torch.no_grad():
         mean, var = torch.batch_norm_update_stats(z.flatten(0, 1), norm.running_mean, norm.running_var, share)
-    out: Tensor = _NormalisedMax.apply(z, norm.weight, norm.bias, mean, (var + norm.eps).rsqrt())
-    return out
+    apply: Callable[..., Tensor] = _NormalisedMax.apply
+    return apply(z, norm.weight, norm.bias, mean, (var + norm.eps).rsqrt())
 
 
 def _foremost(z: Tensor, weight: Tensor) -> Tensor:

@@ -16,7 +16,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from latentgraph.blocks import graph_sizes
 from latentgraph.checkpoint import Checkpoint, Standing
 from latentgraph.errors import InputError
 from latentgraph.graph import LatentGraph
@@ -60,12 +59,6 @@ class NodeSet:
                 )
         if self.mask is not None and self.mask.dtype != torch.bool:
             raise InputError(f"mask is a {self.mask.dtype} tensor; it must be bool, one entry for each row of x.")
-        if self.category is not None and len(self.category) != (
-            graphs := len(graph_sizes(self.batch, len(self.x)))
-        ):
-            raise InputError(
-                f"category has {len(self.category)} entries but batch names {graphs} graphs; there must be one each."
-            )
 
     @property
     def rows(self) -> Tensor:
@@ -187,7 +180,8 @@ def fit(
 
     Parameters
     ----------
-    net : called as `net(x, edge_index, batch, generator=...)` -> (out, graphs), with `category=` where a node set has one
+    net : called as `net(x, edge_index, batch, generator=...)` -> (out, graphs), and with `category=` where a node set
+        has one
     train : the nodes of every step; a sequence of node sets to go through in order, again and again; or a function of
         (step, generator) that makes one
     validation : nodes on which to stop early and to choose the weights to keep; several sets where one would not fit
