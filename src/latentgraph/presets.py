@@ -248,16 +248,18 @@ class SpatialTransform(nn.Module):
             else EdgeConv(in_features, 128, aggr="max", message=_point_mlp([2 * in_features, 64, 128]))
         )
         self.point = _point_mlp([128, 1024])
-        self.regress = nn.Sequential(_point_mlp([1024, 512, 256], normalise=False), nn.Linear(256, in_features**2))
-        last = self.regress[-1]
-        assert isinstance(last, nn.Linear)
-        nn.init.zeros_(last.weight)
+        self.describe = _point_mlp([1024, 512, 256], normalise=False)
+        self.regress = nn.Linear(256, in_features**2)
+        nn.init.zeros_(self.regress.weight)
         with torch.no_grad():
-            last.bias.copy_(torch.eye(in_features).flatten())
+            self.regress.bias.copy_(torch.eye(in_features).flatten())
 
     def forward(self, x: Tensor, batch: Tensor) -> Tensor:
         h = self.edges(x) if self.neighbours is None else self.edges(x, self.neighbours(x, None, batch))
-        matrix = self.regress(global_max_pool(self.point(h), batch)).view(-1, self.in_features, self.in_features)
+        whole = self.describe(global_max_pool(self.point(h), batch))
+        # The mean over 256 features, not their sum: a step of Adam moves all weights by as much, and their sum blew up
+        # the clouds within a few steps.
+        matrix = self.regress(whole / whole.shape[1]).view(-1, self.in_features, self.in_features)
         return torch.einsum("ni,nij->nj", x, matrix.index_select(0, batch))
 
 

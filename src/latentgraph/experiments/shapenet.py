@@ -98,12 +98,11 @@ def compute(cell: Cell, quick: bool, data_root: str | None, folder: Path) -> dic
         net, history = trained(cell["method"], cell["seed"], shapes, budget, folder / UNFINISHED)
         keep_network(net, folder)
         predict = partial(segmented, net, size=budget.clouds)
-        more = {"steps": len(history.rows), "best_step": history.best_step}
+        more = {"steps": len(history.rows), "best_step": history.best_step, "validation": history.best_score}
     tested = scores(predict, shapes.test)
     return {
         "instance": tested.instance,
         "category": tested.category,
-        "validation": scores(predict, shapes.validation).instance,
         "iou": {CATEGORIES[number]: value for number, value in tested.of_category.items()},
         **more,
     }

@@ -28,6 +28,7 @@ NETWORKS: dict[str, Callable[[], PointCloudNet]] = {
     OURS: point_cloud_net,
 }
 LR = 2e-3
+CHECKPOINT_SECONDS = 20.0
 GRAPHS = 2  # in a step where graphs are sampled; each is expected to do as well as the other
 NETWORK, WEIGHTS = "network", "weights.safetensors"
 
@@ -80,7 +81,7 @@ def trained(
         steps=budget.steps,
         eval_every=budget.eval_every,
         eval_samples=1,
-        checkpoint=Checkpoint(folder, seconds=20),
+        checkpoint=Checkpoint(folder, seconds=CHECKPOINT_SECONDS),
         seed=seed,
         **graph_loss,
     )
