@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -66,7 +67,7 @@ def test_together_keeps_every_point_of_every_cloud() -> None:
 
 
 @pytest.mark.parametrize("make", [lambda: small_net(learned=False), lambda: point_net(3, 4, num_categories=2)])
-def test_a_batch_of_different_sizes_is_one_cloud_at_a_time(make: type[PointCloudNet]) -> None:
+def test_a_batch_of_different_sizes_is_one_cloud_at_a_time(make: Callable[[], PointCloudNet]) -> None:
     """Broken: clouds see each other, through neighbours, the whole's feature, its category or the normalisation."""
     net, nodes = make(), together(CLOUDS)
     for _ in range(3):  # statistics that are not those of these clouds one by one

@@ -13,12 +13,13 @@ import torch
 from torch_geometric.data import Data
 
 from latentgraph.cli import main
-from latentgraph.clouds import Cloud
+from latentgraph.clouds import Cloud, augmented
 from latentgraph.datasets.shapenet import CATEGORIES, PARTS, ShapeNetPart, from_pyg, shapenet_part, shapenet_subset
 from latentgraph.errors import InputError
 from latentgraph.experiments import shapenet, shapenet_networks
 from latentgraph.experiments.results import Results
 from latentgraph.experiments.running import cell_folder, run
+from latentgraph.presets import point_cloud_net
 
 needs_data = pytest.mark.skipif(
     not Path(os.environ.get("LATENTGRAPH_DATA", ""), "shapenetpart").is_dir() or "LATENTGRAPH_DATA" not in os.environ,
@@ -41,7 +42,8 @@ def write_folder(folder: Path, sizes: tuple[int, ...] = (30, 41)) -> dict[str, l
     (folder / "synsetoffset2category.txt").write_text("\n".join(names) + "\n")
     written: dict[str, list[Cloud]] = {}
     for split in ("train", "val", "test"):
-        entries, written[split] = [], []
+        entries: list[str] = []
+        written[split] = []
         for category, synset in enumerate(SYNSETS.values()):
             for size in sizes:
                 cloud = made_up(size, category, seed=len(entries))
@@ -149,7 +151,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     world = ShapeNetPart(*([made_up(30, c, 10 * s + c) for c in (1, 2) for _ in range(2)] for s in range(3)))
     monkeypatch.setattr(shapenet, "QUICK", budget)
     monkeypatch.setattr(shapenet, "shapes_of", lambda *_: world)
-    monkeypatch.setitem(shapenet_networks.NETWORKS, "dDGM", lambda: shapenet_networks.point_cloud_net(k=4, embed_dim=2))
+    monkeypatch.setitem(shapenet_networks.NETWORKS, "dDGM", lambda: point_cloud_net(k=4, embed_dim=2))
 
 
 CELL = {"data": "subset", "method": "dDGM", "seed": 0}
@@ -159,13 +161,13 @@ def test_an_interrupted_cell_goes_on_to_the_same_result(tmp_path: Path, monkeypa
     """Broken: the cell begins again, or ends elsewhere; or what it kept stays behind."""
     small(monkeypatch)
     whole = shapenet.compute(CELL, True, None, tmp_path / "whole")
-    draw, calls = shapenet_networks.augmented, []
+    calls = []
 
     def power_cut(*arguments: object) -> Cloud:
         calls.append(1)
         if len(calls) == 6:  # in the third of four steps of two clouds
             raise KeyboardInterrupt
-        return draw(*arguments)  # type: ignore[arg-type]
+        return augmented(*arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(shapenet_networks, "augmented", power_cut)
     monkeypatch.setattr(shapenet_networks, "CHECKPOINT_SECONDS", 0)

@@ -26,8 +26,8 @@ def shape_iou(predicted: Tensor, true: Tensor, parts: Sequence[int]) -> float:
     """Mean over `parts` of |predicted and true| / |predicted or true|; 1 for a part that is in neither.
 
     >>> import torch
-    >>> shape_iou(torch.tensor([0, 0, 1, 1]), torch.tensor([0, 1, 1, 1]), parts=[0, 1])  # 1/2 and 2/3
-    0.58333...
+    >>> shape_iou(torch.tensor([0, 0, 1, 1]), torch.tensor([0, 1, 1, 0]), parts=[0, 1, 2])  # 1/3, 1/3 and 1
+    0.5555555555555555
     """
     if predicted.shape != true.shape or not parts:
         raise InputError(
