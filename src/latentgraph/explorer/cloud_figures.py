@@ -34,42 +34,51 @@ def closeness(graph: LatentGraph, node: int) -> Array:
 
 
 def cloud_figure(
-    points: Array, nodes: Sequence[int], graphs: Mapping[str, LatentGraph], *, turn: float = -60
+    points: Array,
+    nodes: Sequence[int],
+    graphs: Mapping[str, LatentGraph],
+    *,
+    turn: float = 30.0,
+    tilt: float = 25.0,
 ) -> Figure:
     """For each chosen node a row of clouds, one for each graph, under its name; the chosen node is red.
 
-    Colours go by rank, from the farthest to the nearest point: the scales of different graphs have nothing in common.
+    Each cloud has its own scale of colours, from the least to the most near of its points: numbers of different graphs
+    have nothing in common.
 
     Parameters
     ----------
     points : (n, 3) where the points are drawn; the second axis points up, as in ShapeNet
     nodes : the chosen points
-    turn : degrees around the vertical axis
+    turn, tilt : where it is looked at from, in degrees: around the vertical axis, and from above
     """
     if points.ndim != 2 or points.shape[1] != 3 or not len(nodes) or not graphs:
         raise InputError(
             f"points have shape {points.shape} with {len(nodes)} nodes and {len(graphs)} graphs; there must be (n, 3) "
             "points, and at least one node and one graph."
         )
-    figure = new_figure(2.6 * len(graphs), 2.7 * len(nodes) + 0.5)
-    place = points[:, [0, 2, 1]]  # matplotlib's third axis points up
-    shown: Any = None
-    panels: list[Any] = []
-    for row, node in enumerate(nodes):
-        for column, (name, graph) in enumerate(graphs.items()):
-            axes: Any = figure.add_subplot(len(nodes), len(graphs), row * len(graphs) + column + 1, projection="3d")
-            panels.append(axes)
+    place = _seen_from(points, turn, tilt)
+    figure = new_figure(2.8 * len(graphs), 2.8 * float(np.ptp(place[:, 1]) / np.ptp(place[:, 0])) * len(nodes) + 0.5)
+    grid: Any = figure.subplots(len(nodes), len(graphs), squeeze=False)
+    for node, row in zip(nodes, grid, strict=True):
+        for axes, graph in zip(row, graphs.values(), strict=True):
             axes.set_axis_off()
-            axes.set_box_aspect(np.ptp(place, axis=0) + 1e-3, zoom=1.35)
-            axes.view_init(elev=18, azim=turn)
-            rank = closeness(graph, node).argsort(kind="stable").argsort(kind="stable") / (len(points) - 1)
-            order = rank.argsort()[:-1]  # near ones on top; the last is the node itself
-            shown = axes.scatter(
-                *place[order].T, c=rank[order], cmap=SCALE, vmin=0, vmax=1, s=12, linewidths=0, alpha=1
-            )
-            axes.scatter(*place[[node]].T, color=CHOSEN, s=55, depthshade=False)
-            if row == 0:
-                axes.set_title(name, fontsize=10)
-    bar = figure.colorbar(shown, ax=panels, shrink=0.6, pad=0.02, ticks=[0, 1])
-    bar.ax.set_yticklabels(["farthest", "nearest"])
+            axes.set_aspect("equal")
+            value = closeness(graph, node)
+            order = value.argsort()
+            order = order[order != node]  # near ones on top
+            shown = axes.scatter(*place[order].T, c=value[order], cmap=SCALE, s=16, linewidths=0)
+            axes.scatter(*place[[node]].T, color=CHOSEN, s=60, zorder=3)
+    for axes, name in zip(grid[0], graphs, strict=True):
+        axes.set_title(name, fontsize=10)
+    bar = figure.colorbar(shown, ax=grid, shrink=0.7, pad=0.01, ticks=shown.get_clim())
+    bar.ax.set_yticklabels(["least near", "nearest"])
     return figure
+
+
+def _seen_from(points: Array, turn: float, tilt: float) -> Array:
+    """(n, 2) the points as an eye far away sees them."""
+    x, up, z = points.T
+    a, b = np.radians(turn), np.radians(tilt)
+    depth = np.sin(a) * x + np.cos(a) * z
+    return np.stack([np.cos(a) * x - np.sin(a) * z, np.cos(b) * up - np.sin(b) * depth], 1)
