@@ -112,6 +112,8 @@ def test_evaluation_in_portions_is_that_of_the_whole() -> None:
     whole, parts = evaluate(net, together(CLOUDS)), evaluate(net, in_portions(CLOUDS, 2))
     assert whole["accuracy"] == pytest.approx(parts["accuracy"], abs=1e-6)
     assert whole["validation"] == pytest.approx(parts["validation"], abs=1e-4)
+    with pytest.raises(InputError, match="no labelled node to evaluate"):
+        evaluate(net, [])
     with pytest.raises(InputError, match="validation set has no labelled node"):
         fit(net, together(CLOUDS), validation=[NodeSet(torch.zeros(2, 3), torch.tensor([-1, -1]))], steps=1)
 

@@ -282,6 +282,8 @@ def evaluate(
     if isinstance(nodes, NodeSet):
         return _evaluate_one(net, nodes, task, samples, generator)
     parts = [part for part in nodes if len(part.rows)]
+    if not parts:
+        raise InputError("there is no labelled node to evaluate in any of the node sets.")
     counts = [len(part.rows) for part in parts]
     values = [_evaluate_one(net, part, task, samples, generator) for part in parts]
     total = sum(counts)

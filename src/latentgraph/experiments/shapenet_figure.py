@@ -25,15 +25,15 @@ def draw(name: str, data: str, out: Path, quick: bool, data_root: str | None) ->
         method: cell_folder(name, out, {"data": data, "method": method, "seed": 0}, quick=quick)
         for method in (OURS, PLAIN)
     }
-    nets = {method: kept_network(method, folder) for method, folder in folders.items()}
+    nets = [(method, net) for method, folder in folders.items() if (net := kept_network(method, folder)) is not None]
+    if len(nets) < len(folders):
+        return []
     shape = next(
         cloud for cloud in shapes_of(data, quick, data_root).test if cloud.category == CATEGORIES.index(CATEGORY)
     )
     nodes = together([shape])
     graphs: dict[str, LatentGraph] = {}
-    for method, net in nets.items():
-        if net is None:
-            return []
+    for method, net in nets:
         with torch.no_grad():
             _, found = net(nodes.x, category=nodes.category, generator=torch.Generator().manual_seed(0))
         graphs |= {f"{method}, {words}": found[layer - 1] for layer, words in LAYERS.items()}
