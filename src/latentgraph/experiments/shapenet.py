@@ -47,7 +47,7 @@ NEAREST = "nearest labelled points"
 METHODS = (NEAREST, *NETWORKS)
 VOTERS = (1, 4, 16, 64)  # for the nearest points; validation chooses
 BUDGETS = {
-    SUBSET: Budget(points=256, clouds=8, steps=400, eval_every=80),
+    SUBSET: Budget(points=256, clouds=8, steps=300, eval_every=100),
     COMPLETE: Budget(points=2048, clouds=32, steps=87_600, eval_every=1_000),  # 200 times all training shapes
 }
 QUICK = Budget(points=48, clouds=4, steps=4, eval_every=2, shapes=2)
@@ -120,8 +120,10 @@ def scores(predict: Predict, clouds: Sequence[Cloud]) -> MeanIoU:
 
 
 def _nearest_points(shapes: ShapeNetPart) -> tuple[Predict, dict[str, Any]]:
+    method = NearestPoints().fit(shapes.train)
+
     def predict(k: int, clouds: Sequence[Cloud]) -> list[Tensor]:
-        method = NearestPoints(k).fit(shapes.train)
+        method.k = k  # what is kept of the training shapes is the same for all
         return [method.predict(cloud) for cloud in clouds]
 
     best = max(VOTERS, key=lambda k: scores(partial(predict, k), shapes.validation).instance)

@@ -37,7 +37,7 @@ def draw(name: str, data: str, out: Path, quick: bool, data_root: str | None) ->
         with torch.no_grad():
             _, found = net(nodes.x, category=nodes.category, generator=torch.Generator().manual_seed(0))
         graphs |= {f"{method}, {words}": found[layer - 1] for layer, words in LAYERS.items()}
-    # Points at the ends of the thing: the tip of a wing, the nose.
+    # Points at the ends of the thing: the nose, the tip of a wing.
     chosen = [int(shape.points[:, 0].argmax()), int(shape.points[:, 2].argmax())]
     figure = cloud_figure(shape.points.numpy(), chosen, graphs)
     return [saved(figure, out / f"{name}{'-quick' if quick else ''}.png")]
