@@ -382,7 +382,7 @@ def test_rows_that_count() -> None:
 
 
 def test_a_node_set_moves_as_a_whole() -> None:
-    nodes = NodeSet(*(torch.zeros(3, dtype=torch.bool) for _ in range(7))).to("meta")
+    nodes = NodeSet(*(torch.zeros(3, dtype=torch.bool) for _ in range(8))).to("meta")
     assert all(value.device.type == "meta" for value in vars(nodes).values())
     assert easy().to("cpu").mask is None
 
