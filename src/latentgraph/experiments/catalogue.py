@@ -22,6 +22,10 @@ CATALOGUE = {
     "tadpole": ("tadpole", "the same: all methods of the paper, and simple ones; also without the score-like columns"),
     "tadpole-inductive": ("tadpole", "the same, when the patients to be diagnosed are not there in training"),
     "age": ("age", "age group by the cortex of 1,714 people: open stand-in for the paper's UK Biobank"),
+    "zeroshot": (
+        "zero_shot",
+        "classifiers of held-out ImageNet classes by their names: a proxy of the paper's section",
+    ),
     "heterophilic": ("heterophilic", "not of the paper: six graphs whose neighbours mostly differ, ten splits each"),
     "shapenet": ("shapenet", "parts of 3D shapes, point by point: DGCNN and dDGM on a subset of ShapeNet part"),
     "shapenet-full": ("shapenet", "the same with all of ShapeNet part and the paper's sizes; wants a GPU"),
