@@ -45,7 +45,7 @@ SEEDS = 2
 SUBSET, COMPLETE = "subset", "complete"
 NEAREST = "nearest labelled points"
 METHODS = (NEAREST, *NETWORKS)
-VOTERS = (1, 4, 16, 64)  # for the nearest points; validation chooses
+VOTERS = (1, 4, 16, 64, 256)  # for the nearest points; validation chooses
 BUDGETS = {
     SUBSET: Budget(points=256, clouds=8, steps=300, eval_every=100),
     COMPLETE: Budget(points=2048, clouds=32, steps=87_600, eval_every=1_000),  # 200 times all training shapes
