@@ -24,8 +24,9 @@ from latentgraph.checkpoint import Checkpoint
 from latentgraph.errors import InputError
 from latentgraph.estimators import keeping
 from latentgraph.estimators.forest import Forest
-from latentgraph.estimators.network import FromPrincipal, adamw, network
+from latentgraph.estimators.network import CONVOLUTIONS, FromPrincipal, adamw, network
 from latentgraph.geometry import Euclidean, Geometry, PoincareBall, Sphere
+from latentgraph.gradients import NAMES, by_name
 from latentgraph.graph import LatentGraph, edge_frequencies, on_graph
 from latentgraph.input_graph import InputGraph, as_edge_index
 from latentgraph.layers import DiscreteDGM
@@ -53,6 +54,7 @@ class DGMEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         "hidden": [Interval(Integral, 1, None, closed="left")],
         "embedding_dim": [Interval(Integral, 1, None, closed="left")],
         "geometry": [StrOptions(set(GEOMETRIES))],
+        "gradient": [StrOptions(set(NAMES))],
         "dropout": [Interval(Real, 0, 1, closed="left")],
         "auxiliary": [Interval(Real, 0, None, closed="left")],
         "learning_rate": [Interval(Real, 0, None, closed="neither")],
@@ -76,6 +78,7 @@ class DGMEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         hidden: int = 64,
         embedding_dim: int = 16,
         geometry: Literal["euclidean", "hyperbolic", "sphere"] = "euclidean",
+        gradient: str = "softmax",
         dropout: float = 0.3,
         auxiliary: float = 1.0,
         learning_rate: float = 0.01,
@@ -95,6 +98,7 @@ class DGMEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         self.hidden = hidden
         self.embedding_dim = embedding_dim
         self.geometry = geometry
+        self.gradient = gradient
         self.dropout = dropout
         self.auxiliary = auxiliary
         self.learning_rate = learning_rate
@@ -142,6 +146,8 @@ class DGMEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         nodes = NodeSet(inputs, y, learn, self.edge_index_, weight=weight).to(to)
         self.net_.to(to)
         head.to(to)
+        if self._dgm.gradient is not None and self._dgm.gradient.baseline is not None:
+            self._dgm.gradient.baseline.to(to)  # no part of the network
         self.history_: History = fit(
             self.net_,
             nodes,
@@ -189,6 +195,7 @@ class DGMEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             dropout=self.dropout,
             input_graph=self.edge_index_ is not None,
             opinion=self.forest_ is not None,
+            gradient=by_name(self.gradient, num_nodes=len(self.population_), convolutions=CONVOLUTIONS),
         )
 
     def _split(self, y: Tensor, weight: Tensor | None, random: np.random.RandomState) -> tuple[Tensor, Tensor | None]:
