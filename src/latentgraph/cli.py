@@ -12,7 +12,7 @@ from typing import Any
 from jsonargparse import ArgumentParser, Namespace
 
 from latentgraph import __version__
-from latentgraph.errors import InputError
+from latentgraph.errors import InputError, RunError
 from latentgraph.experiments.catalogue import CATALOGUE
 from latentgraph.runs.options import DEFAULTS, OPTIONS
 
@@ -38,6 +38,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except InputError as error:
         print(f"latentgraph: {error}", file=sys.stderr)
         return 2
+    except RunError as error:
+        print(f"latentgraph: {error}", file=sys.stderr)
+        return 1
     except OSError as error:
         print(f"latentgraph: {error.strerror or error}: {error.filename}", file=sys.stderr)
         return 2
@@ -52,7 +55,8 @@ def _how_to_go_on(arguments: Namespace) -> str:
     if arguments.subcommand == "fit":
         record, out = arguments.fit.out / "run.json", shlex.quote(str(arguments.fit.out))
         if record.exists() and not json.loads(record.read_text(encoding="utf-8"))["finished"]:
-            return f"Continue with: latentgraph fit --config {out}/config.yaml --out {out} --resume"
+            jobs = f" --jobs {arguments.fit.jobs}" if arguments.fit.jobs > 1 else ""
+            return f"Continue with: latentgraph fit --config {out}/config.yaml --out {out} --resume{jobs}"
     return "Nothing that was there is lost; run it again."
 
 
@@ -86,6 +90,7 @@ def _parser() -> ArgumentParser:
     _add_reading(fit)
     fit.add_argument("--test_fraction", type=float, default=0.2, help="part of the labelled rows to test on; 0: none")
     fit.add_argument("--folds", type=int, default=0, help="cross-validate with so many folds instead")
+    fit.add_argument("--jobs", type=int, default=1, help="processes that test folds side by side (default: 1)")
     fit.add_argument("--seed", type=int, default=0, help="of the splits, the network and the sampling")
     fit.add_argument("--resume", action="store_true", help="continue the interrupted run in --out, to the same result")
     fit.add_argument("--overwrite", action="store_true", help="replace the run in --out")
@@ -187,7 +192,8 @@ def _fit(arguments: Namespace) -> int:
     options = {option.name: arguments[option.name] for option in OPTIONS}
     names = ("table", "target", "id", "task", "scale", "drop", *READING, "test_fraction", "folds", "seed")
     plan = Plan(**{name: arguments[name] for name in names}, verbose=True, options=options)
-    summary = fitting.run(plan, arguments.out, resume=arguments.resume, overwrite=arguments.overwrite)
+    how = {name: arguments[name] for name in ("resume", "overwrite", "jobs")}
+    summary = fitting.run(plan, arguments.out, **how)
     if arguments.json:
         print(json.dumps(summary, indent=2))
         return 0
