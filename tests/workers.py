@@ -27,5 +27,5 @@ def named(*tasks: str) -> list[tuple[str, str]]:
 
 
 if __name__ == "__main__":
-    for _, (process, _) in side_by_side(work, named("quick", "endless"), 2):
-        print(process, flush=True)
+    for _, answer in side_by_side(work, named("quick", "endless"), 2):
+        print(answer, flush=True)
