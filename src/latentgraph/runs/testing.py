@@ -96,7 +96,7 @@ def tested(plan: Plan, frame: Any, target: Target, y: Array, split: tuple[Array,
     x, ours = predicted(plan, frame, target, y, split, checkpoint)
     learn = train[scores.known(y)[train]]
     found = {OURS: ours}
-    for name, method in scores.baselines(target.task, plan.seed).items():
+    for name, method in scores.for_rows(scores.baselines(target.task, plan.seed), len(learn)).items():
         found[name] = _found(method.fit(x[learn], y[learn]), target, x[test])
     score = scores.of_numbers if target.task == "regression" else scores.of_classes
     return Tested(test, ours, {name: score(y[test], value) for name, value in found.items()})
