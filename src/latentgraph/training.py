@@ -314,10 +314,7 @@ def _step(
     if side is not None:
         head, weight = side
         told = torch.stack(
-            [
-                task.loss(head(nodes.per_target(graphs[0].x_hat)).index_select(0, rows), *known)
-                for _, graphs in results
-            ]
+            [task.loss(head(nodes.per_target(graphs[0].x_hat)).index_select(0, rows), *known) for _, graphs in results]
         )
         total = total + weight * told.mean()
         values["auxiliary_loss"] = float(told.mean().detach())
