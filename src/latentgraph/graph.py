@@ -74,7 +74,7 @@ class LatentGraph:
 
     @property
     def not_filled(self) -> Tensor:
-        """(e,) bool: which edges of a discrete graph are real. Where small graphs were filled up, self-edges are not."""
+        """(e,) bool: which edges of a discrete graph are real. Self-edges that fill up small graphs are not."""
         assert self.edge_index is not None
         source, target = self.edge_index
         return torch.ones_like(source, dtype=torch.bool) if self.loop else source != target

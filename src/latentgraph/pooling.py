@@ -29,8 +29,8 @@ def pool(x: Tensor, batch: Tensor | None = None, how: How = "mean") -> Tensor:
     sizes: Tensor
     _, number, sizes = torch.unique_consecutive(batch, return_inverse=True, return_counts=True)
     if how == "max":
-        lowest = x.new_full((len(sizes), x.shape[1]), -torch.inf)
-        return lowest.index_reduce(0, number, x, "amax")
+        places = number[:, None].expand_as(x)
+        return x.new_zeros(len(sizes), x.shape[1]).scatter_reduce(0, places, x, "amax", include_self=False)
     total = x.new_zeros(len(sizes), x.shape[1]).index_add(0, number, x)
     return total if how == "sum" else total / sizes[:, None]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -37,7 +38,7 @@ Method = Callable[[GraphSet, Tensor, int, int], Tensor]
 
 
 def statistics(graphs: GraphSet) -> Tensor:
-    """(g, s) what is quickly counted: nodes of each tag and degree, their shares, and the numbers of nodes and links."""
+    """(g, s) what is quickly counted: nodes of each tag and degree, their shares, the numbers of nodes and links."""
     assert graphs.edge_index is not None
     nodes = graphs.graph_of_node.bincount()
     links = graphs.graph_of_node.index_select(0, graphs.edge_index[1]).bincount(minlength=len(nodes)) / 2
@@ -113,7 +114,7 @@ def gin_layer(a: int, b: int) -> nn.Module:
 def plain(layer: Callable[[int, int], nn.Module], features: int) -> tuple[nn.Module, int]:
     """Three layers on the given graph, or on none."""
     widths = [features, *[HIDDEN] * LAYERS]
-    layers = [(None, _normalised(layer(a, b), b)) for a, b in zip(widths, widths[1:], strict=False)]
+    layers = [(None, _normalised(layer(a, b), b)) for a, b in pairwise(widths)]
     return DGMNet(layers, jump=True), HIDDEN * LAYERS
 
 
@@ -128,7 +129,7 @@ def learned(layer: Callable[[int, int], nn.Module], given_graph: bool, features:
     dgm.log_temperature.requires_grad_(False)
     widths = [features, *[HIDDEN] * LAYERS]
     modules: list[nn.Module | None] = [dgm, *[None] * (LAYERS - 1)]
-    layers = [(m, _normalised(layer(a, b), b)) for m, a, b in zip(modules, widths, widths[1:], strict=False)]
+    layers = [(m, _normalised(layer(a, b), b)) for m, (a, b) in zip(modules, pairwise(widths), strict=True)]
     return DGMNet(layers, jump=True), HIDDEN * LAYERS
 
 

@@ -1,4 +1,4 @@
-"""Graphs of a batch that are too small for k neighbours: everybody is a neighbour, and the places left are one's own."""
+"""Graphs too small for k neighbours: everybody is a neighbour, and a node has itself in the places left."""
 
 from __future__ import annotations
 
