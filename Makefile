@@ -35,8 +35,8 @@ bench: $(READY)  ## measure everything (25 minutes; leave the machine alone) and
 	$(BIN)/latentgraph bench --out results
 	$(BIN)/python -m latentgraph.bench.docs results docs/speed.md
 
-results: $(READY)  ## renew the tables of docs/results.md from the results files that `latentgraph reproduce` has written
-	$(BIN)/python -m latentgraph.experiments.docs results docs/results.md
+results: $(READY)  ## renew the tables in docs/ from the results files that `latentgraph reproduce` has written
+	$(BIN)/python -m latentgraph.experiments.docs results docs
 
 ifdef NPM
 explorer: $(ASSETS)  ## build the front end of the explorer

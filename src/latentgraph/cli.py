@@ -269,7 +269,7 @@ def _reproduce(arguments: Namespace) -> int:
         return 0
     _check_names(arguments.names, CATALOGUE, "reproduce")
     from latentgraph.experiments.catalogue import experiment
-    from latentgraph.experiments.running import run
+    from latentgraph.experiments.running import pictures, run
 
     shown = {}
     for name in arguments.names:
@@ -280,6 +280,11 @@ def _reproduce(arguments: Namespace) -> int:
             for table in shown[name]:
                 _print_table(f"{name}: {table.title}", table.header, table.rows)
             print(f"Every cell is in {results.path}")
+        try:
+            for picture in pictures(name, arguments.out, quick=arguments.quick, data_root=arguments.data_root):
+                print(f"Written to {picture}", file=sys.stderr)
+        except InputError as error:  # no matplotlib: the tables are there all the same
+            print(f"latentgraph: no picture was drawn: {error}", file=sys.stderr)
     if arguments.json:
         print(json.dumps({name: [table._asdict() for table in tables] for name, tables in shown.items()}, indent=2))
     return 0

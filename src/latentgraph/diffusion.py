@@ -23,6 +23,7 @@ from latentgraph.continuous import flat_product, is_flat
 from latentgraph.errors import InputError
 from latentgraph.gather import sum_over_neighbors
 from latentgraph.graph import LatentGraph
+from latentgraph.largest import largest
 from latentgraph.messages import flat_message_sum, strongest
 from latentgraph.probability import adjacency_block, edge_log_p
 from latentgraph.sparse import LastSeen, Structure, sparse_product, structure_of
@@ -225,9 +226,9 @@ class EdgeConv(nn.Module):
         else:
             p, q = _linear_parts(first, x, x)
             pairs = p[:, None] + theirs(q)
-        message = rest(pairs.flatten(0, 1)).unflatten(0, neighbors.shape)
         if self.aggr == "max":
-            return message.max(1).values
+            return largest(rest, pairs)
+        message = rest(pairs.flatten(0, 1)).unflatten(0, neighbors.shape)
         return message.sum(1) if self.aggr == "sum" else message.mean(1)
 
     def _of_any_message(self, graph: LatentGraph, x: Tensor) -> Tensor:

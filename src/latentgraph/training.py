@@ -37,6 +37,8 @@ class NodeSet:
     batch : (n,) graph ids, or None
     node_id : (n,) the numbers under which `MovingAverageBaseline` knows the nodes; default 0 .. n-1
     weight : (n,) how much each node counts in the loss, default the same
+    category : (graphs,) what kind of thing each graph of `batch` is, which the network is told as `category=`; None
+        for networks that do not ask
     """
 
     x: Tensor
@@ -46,6 +48,7 @@ class NodeSet:
     batch: Tensor | None = None
     node_id: Tensor | None = None
     weight: Tensor | None = None
+    category: Tensor | None = None
 
     def __post_init__(self) -> None:
         for name in ("y", "mask", "batch", "node_id", "weight"):
@@ -162,7 +165,7 @@ def fit(
     net: nn.Module,
     train: Batches,
     *,
-    validation: NodeSet | None = None,
+    validation: NodeSet | Sequence[NodeSet] | None = None,
     task: Task | None = None,
     baseline: nn.Module | None = None,
     graph_weight: float = 1.0,
@@ -188,10 +191,12 @@ def fit(
 
     Parameters
     ----------
-    net : called as `net(x, edge_index, batch, generator=...)` -> (out, graphs)
+    net : called as `net(x, edge_index, batch, generator=...)` -> (out, graphs), and with `category=` where a node set
+        has one
     train : the nodes of every step; a sequence of node sets to go through in order, again and again; or a function of
         (step, generator) that makes one
-    validation : nodes on which to stop early and to choose the weights to keep. Without it the last weights are kept
+    validation : nodes on which to stop early and to choose the weights to keep; several sets where one would not fit
+        into memory. Without it the last weights are kept
     task : default `classification()`
     baseline : `MovingAverageBaseline` or `SampleMeanBaseline`; None leaves the graph loss out
     graph_weight, likelihood : weight and kind of the graph loss, which is averaged over labelled nodes
@@ -271,16 +276,46 @@ def fit(
 
 
 def evaluate(
-    net: nn.Module, nodes: NodeSet, task: Task | None = None, *, samples: int = 8, seed: int = 0
+    net: nn.Module,
+    nodes: NodeSet | Sequence[NodeSet],
+    task: Task | None = None,
+    *,
+    samples: int = 8,
+    seed: int = 0,
 ) -> dict[str, float]:
     """Consensus prediction of a node set: its score under "validation", and the accuracy of class predictions.
 
-    The graphs are sampled with the same seed every time, so that two evaluations differ by the network alone.
+    Of several node sets, the mean over all their labelled nodes. The graphs are sampled with the same seed every time,
+    so that two evaluations differ by the network alone.
     """
     task = task or classification()
     generator = torch.Generator().manual_seed(seed)
+    if isinstance(nodes, NodeSet):
+        return _evaluate_one(net, nodes, task, samples, generator)
+    parts = [part for part in nodes if len(part.rows)]
+    if not parts:
+        raise InputError("there is no labelled node to evaluate in any of the node sets.")
+    counts = [len(part.rows) for part in parts]
+    values = [_evaluate_one(net, part, task, samples, generator) for part in parts]
+    total = sum(counts)
+    return {
+        name: sum(count * value[name] for count, value in zip(counts, values, strict=True)) / total
+        for name in values[0]
+    }
+
+
+def _evaluate_one(
+    net: nn.Module, nodes: NodeSet, task: Task, samples: int, generator: torch.Generator
+) -> dict[str, float]:
     mean, _ = consensus(
-        net, nodes.x, nodes.edge_index, nodes.batch, samples=samples, link=task.link, generator=generator
+        net,
+        nodes.x,
+        nodes.edge_index,
+        nodes.batch,
+        category=nodes.category,
+        samples=samples,
+        link=task.link,
+        generator=generator,
     )
     rows = nodes.rows
     mean, y = mean.index_select(0, rows), nodes.y.index_select(0, rows)
@@ -305,7 +340,7 @@ def _step(
     """One optimisation step: sample graphs, predict, compare with what was expected, one backward pass."""
     rows = nodes.rows
     y = nodes.y.index_select(0, rows)
-    results = [net(nodes.x, nodes.edge_index, nodes.batch, generator=generator) for _ in range(samples)]
+    results = [_call(net, nodes, generator) for _ in range(samples)]
     outs = [out.index_select(0, rows) for out, _ in results]
     known = (y,) if nodes.weight is None else (y, nodes.weight.index_select(0, rows))
     task_loss = torch.stack([task.loss(out, *known) for out in outs]).mean()
@@ -331,6 +366,12 @@ def _step(
     total.backward()
     optimizer.step()
     return values, results[0][1]
+
+
+def _call(net: nn.Module, nodes: NodeSet, generator: torch.Generator) -> tuple[Tensor, list[LatentGraph]]:
+    if nodes.category is None:  # only a network that is given categories has to know the word
+        return net(nodes.x, nodes.edge_index, nodes.batch, generator=generator)
+    return net(nodes.x, nodes.edge_index, nodes.batch, category=nodes.category, generator=generator)
 
 
 def _deltas(baseline: nn.Module, reward: Tensor, nodes: NodeSet, rows: Tensor) -> Tensor:
@@ -359,7 +400,7 @@ def _adam(net: nn.Module, lr: float, weight_decay: float) -> torch.optim.Optimiz
 
 def _check(
     train: Batches,
-    validation: NodeSet | None,
+    validation: NodeSet | Sequence[NodeSet] | None,
     baseline: nn.Module | None,
     samples: int,
     steps: int,
@@ -376,5 +417,6 @@ def _check(
         raise InputError("the training set has no labelled node: every target is -1 or NaN, or the mask is empty.")
     if isinstance(train, Sequence) and not len(train):
         raise InputError("the training set is an empty sequence of node sets; it needs at least one.")
-    if validation is not None and not len(validation.rows):
+    sets = [validation] if isinstance(validation, NodeSet) else validation
+    if sets is not None and not any(len(nodes.rows) for nodes in sets):
         raise InputError("the validation set has no labelled node: every target is -1 or NaN, or the mask is empty.")

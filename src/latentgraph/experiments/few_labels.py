@@ -133,5 +133,5 @@ class Started(NetworkMethod):
         return DGMNet([(dgm, g)])
 
     def training(self, population: Population) -> dict[str, Any]:
-        """Stop by the accuracy: with so few labels the likelihood turns worse within ten steps, the accuracy does not."""
+        """Stop by the accuracy: with so few labels the likelihood turns worse within ten steps."""
         return {"eval_samples": 4, "task": replace(classification(), score=errors)}

@@ -1,8 +1,8 @@
 """Data sets without a graph and with few labels, cut as in the comparison of LDS (Franceschi et al. 2019).
 
 Wine, cancer and digits are scikit-learn's. The newsgroups are ten of the twenty, with the words that at least 5 % of
-the messages have. Their labelled rows are drawn by a seed, the classes in the same proportions everywhere. Cora, CiteSeer
-and PubMed have their public split; their links are withheld.
+the messages have. Their labelled rows are drawn by a seed, the classes in the same proportions everywhere. Cora,
+CiteSeer and PubMed have their public split; their links are withheld.
 """
 
 from __future__ import annotations
