@@ -78,6 +78,13 @@ class LatentGraph:
         """(2, e): source j above target i, sorted by target; e = n k. None for a continuous graph."""
         return None if self.neighbors is None else neighbors_to_edges(self.neighbors)
 
+    @property
+    def not_filled(self) -> Tensor:
+        """(e,) bool: which edges of a discrete graph are real. Self-edges that fill up small graphs are not."""
+        assert self.edge_index is not None
+        source, target = self.edge_index
+        return torch.ones_like(source, dtype=torch.bool) if self.loop else source != target
+
     @cached_property
     def backwards(self) -> Backwards:
         """The edges of a discrete graph read backwards; several convolutions share it."""
@@ -179,7 +186,8 @@ class LatentGraph:
 
     def _weighted_edges(self, min_weight: float) -> tuple[Tensor, Tensor]:
         if self.edge_index is not None and self.log_p is not None:
-            return self.edge_index, self.log_p.exp()
+            real = self.not_filled.nonzero()[:, 0]
+            return self.edge_index.index_select(1, real), self.log_p.exp().index_select(0, real)
         assert self.adj is not None
         target, source = (self.adj.detach() >= min_weight).nonzero().T
         return torch.stack([source, target]), self.adj[target, source]
@@ -205,7 +213,7 @@ def edge_frequencies(graphs: Sequence[LatentGraph]) -> sp.csr_array:
         if graph.edge_index is None:
             total = total + graph.to_scipy()
         else:
-            source, target = graph.edge_index.cpu().numpy()
+            source, target = graph.edge_index[:, graph.not_filled].cpu().numpy()
             total = total + sp.csr_array((np.ones(len(source)), (target, source)), shape=shape)
     return sp.csr_array(total / len(graphs))
 

@@ -2,7 +2,7 @@
 
 Transductive: the training and the validation set are the same nodes with different masks. Inductive: the training set
 holds the training rows only, the validation set all rows. Mini-batches: the training set is a sequence of node sets,
-or a function that makes one for each step.
+or a function that makes one for each step. Whole graphs with one target each: `graph_sets.GraphSet`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -60,8 +60,11 @@ class NodeSet:
                 raise InputError(
                     f"{name} has {len(value)} entries but x has {len(self.x)} rows; there must be one each."
                 )
+        self._check_mask()
+
+    def _check_mask(self) -> None:
         if self.mask is not None and self.mask.dtype != torch.bool:
-            raise InputError(f"mask is a {self.mask.dtype} tensor; it must be bool, one entry for each row of x.")
+            raise InputError(f"mask is a {self.mask.dtype} tensor; it must be bool, one entry for each target.")
 
     @property
     def rows(self) -> Tensor:
@@ -70,7 +73,15 @@ class NodeSet:
         known = known if known.ndim == 1 else known.all(1)
         return (known if self.mask is None else known & self.mask).nonzero()[:, 0]
 
-    def to(self, device: torch.device | str) -> NodeSet:
+    def credit(self, delta: Tensor, rows: Tensor) -> Tensor:
+        """Deltas (m,) of the targets `rows` (m,) -> (n,) what each node is credited with: its own, or zero."""
+        return delta.new_zeros(len(self.x)).index_copy(0, rows, delta)
+
+    def per_target(self, h: Tensor) -> Tensor:
+        """Rows (n, c) of nodes -> a row for each target: of a node set, the nodes' own."""
+        return h
+
+    def to(self, device: torch.device | str) -> Self:
         moved = {name: value.to(device) for name, value in vars(self).items() if isinstance(value, Tensor)}
         return replace(self, **moved)
 
@@ -353,7 +364,9 @@ def _step(
     total = task_loss
     if side is not None:
         head, weight = side
-        told = torch.stack([task.loss(head(graphs[0].x_hat).index_select(0, rows), *known) for _, graphs in results])
+        told = torch.stack(
+            [task.loss(head(nodes.per_target(graphs[0].x_hat)).index_select(0, rows), *known) for _, graphs in results]
+        )
         total = total + weight * told.mean()
         values["auxiliary_loss"] = float(told.mean().detach())
     if baseline is not None:
@@ -367,7 +380,7 @@ def _step(
                 counted = nodes.weight.index_select(0, rows)
                 deltas = deltas * counted * len(rows) / counted.sum()
         graph_losses = [
-            of_graphs(graphs, _spread(delta, rows, len(nodes.x))) / max(len(rows), 1)
+            of_graphs(graphs, nodes.credit(delta, rows)) / max(len(rows), 1)
             for (_, graphs), delta in zip(results, deltas, strict=True)
         ]
         learned = torch.stack(graph_losses).mean()
@@ -391,11 +404,6 @@ def _deltas(baseline: nn.Module, reward: Tensor, nodes: NodeSet, rows: Tensor) -
         return baseline(reward)
     node_id = rows if nodes.node_id is None else nodes.node_id.index_select(0, rows)
     return torch.stack([baseline(r, node_id) for r in reward])
-
-
-def _spread(delta: Tensor, rows: Tensor, num_nodes: int) -> Tensor:
-    """Put the deltas of labelled nodes in their places, zero elsewhere."""
-    return delta.new_zeros(num_nodes).index_copy(0, rows, delta)
 
 
 def _nodes_of_step(train: Batches, step: int, generator: torch.Generator) -> NodeSet:

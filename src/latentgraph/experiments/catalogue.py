@@ -27,6 +27,8 @@ CATALOGUE = {
         "classifiers of held-out ImageNet classes by their names: a proxy of the paper's section",
     ),
     "heterophilic": ("heterophilic", "not of the paper: six graphs whose neighbours mostly differ, ten splits each"),
+    "no-graph": ("no_graph", "not of the paper: few labels and no graph, seven data sets of graph-structure learners"),
+    "whole-graphs": ("whole_graphs", "not of the paper: molecules and proteins, each a graph of its own, ten folds"),
     "shapenet": ("shapenet", "parts of 3D shapes, point by point: DGCNN and dDGM on a subset of ShapeNet part"),
     "shapenet-full": ("shapenet", "the same with all of ShapeNet part and the paper's sizes; wants a GPU"),
     "times": ("times", "training and test iterations from 564 to 1,000,000 nodes"),

@@ -47,13 +47,22 @@ class Experiment:
     pictures: Callable[[Path, bool, str | None], list[Path]] | None = None
 
 
-def mean_and_deviation(accuracies: Sequence[float]) -> str:
-    """Of accuracies between 0 and 1, in percent: "84.6 ± 0.9"; nothing where there is none."""
+def mean_and_deviation(accuracies: Sequence[float], runs: int | None = None) -> str:
+    """Of accuracies between 0 and 1, in percent: "84.6 ± 0.9"; nothing where there is none.
+
+    If there should be `runs` of them and are not, their number follows in brackets.
+    """
     if not accuracies:
         return "-"
-    return f"{100 * np.mean(accuracies):.1f} ± {100 * np.std(accuracies):.1f}"
+    short = runs is not None and len(accuracies) != runs
+    return f"{100 * np.mean(accuracies):.1f} ± {100 * np.std(accuracies):.1f}" + (
+        f" ({len(accuracies)})" if short else ""
+    )
 
 
-def as_printed(value: Sequence[float] | None) -> str:
-    """Mean and deviation of a published table, in the same form."""
-    return "-" if value is None else f"{value[0]:.1f} ± {value[1]:.1f}"
+def as_printed(value: Sequence[float | None] | None) -> str:
+    """Mean and deviation of a published table, in the same form; the mean alone where no deviation is known."""
+    if value is None:
+        return "-"
+    mean, deviation = value
+    return f"{mean:.1f}" if deviation is None else f"{mean:.1f} ± {deviation:.1f}"
