@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from jsonargparse import ArgumentParser, Namespace
 
 from latentgraph import __version__
-from latentgraph.errors import InputError
+from latentgraph.errors import InputError, LostProcessError, SaidByFirstError
 from latentgraph.experiments.catalogue import CATALOGUE
 from latentgraph.runs.options import DEFAULTS, OPTIONS
 
@@ -34,16 +36,28 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     arguments = _parser().parse_args(argv)
     try:
+        if _processes() > 1 and arguments.subcommand != "fit":
+            raise InputError(f"{_processes()} processes were started; only fit knows how to share work. Start one.")
         return _COMMANDS[arguments.subcommand](arguments[arguments.subcommand])
+    except SaidByFirstError:
+        return 2
     except InputError as error:
         print(f"latentgraph: {error}", file=sys.stderr)
         return 2
+    except LostProcessError as error:
+        print(f"latentgraph: {error} {_how_to_go_on(arguments)}", file=sys.stderr, flush=True)
+        return 1
     except OSError as error:
         print(f"latentgraph: {error.strerror or error}: {error.filename}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print(f"\nlatentgraph: interrupted. {_how_to_go_on(arguments)}", file=sys.stderr)
         return 130
+
+
+def _processes() -> int:
+    """How many of us a launcher such as torchrun has started."""
+    return int(os.environ.get("WORLD_SIZE", "1")) if "RANK" in os.environ else 1
 
 
 def _how_to_go_on(arguments: Namespace) -> str:
@@ -89,6 +103,9 @@ def _parser() -> ArgumentParser:
     fit.add_argument("--seed", type=int, default=0, help="of the splits, the network and the sampling")
     fit.add_argument("--resume", action="store_true", help="continue the interrupted run in --out, to the same result")
     fit.add_argument("--overwrite", action="store_true", help="replace the run in --out")
+    fit.add_argument(
+        "--timeout", type=float, default=600.0, help="seconds that a process of several (torchrun) waits for the others"
+    )
     fit.add_argument("--config", action="config", help="file with options, as --print_config writes it")
     fit.add_argument("--json", action="store_true", help="print the summary as JSON")
     for option in OPTIONS:
@@ -187,7 +204,17 @@ def _fit(arguments: Namespace) -> int:
     options = {option.name: arguments[option.name] for option in OPTIONS}
     names = ("table", "target", "id", "task", "scale", "drop", *READING, "test_fraction", "folds", "seed")
     plan = Plan(**{name: arguments[name] for name in names}, verbose=True, options=options)
-    summary = fitting.run(plan, arguments.out, resume=arguments.resume, overwrite=arguments.overwrite)
+    if _processes() > 1:
+        from latentgraph.distributed.group import joined
+
+        with joined(arguments.timeout) as team:
+            first = team is None or team.first
+            plan = replace(plan, verbose=first)
+            summary = fitting.run(plan, arguments.out, resume=arguments.resume, overwrite=arguments.overwrite)
+        if not first:
+            return 0
+    else:
+        summary = fitting.run(plan, arguments.out, resume=arguments.resume, overwrite=arguments.overwrite)
     if arguments.json:
         print(json.dumps(summary, indent=2))
         return 0

@@ -6,3 +6,11 @@ class InputError(ValueError):
 
     The command line prints its message without a traceback and exits with status 2.
     """
+
+
+class SaidByFirstError(InputError):
+    """Of several processes the first has the message for the user; the others end with this one, in silence."""
+
+
+class LostProcessError(RuntimeError):
+    """Another process that shares the work has ended, or does not answer in time."""

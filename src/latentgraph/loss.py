@@ -68,7 +68,13 @@ def graph_loss(
             log_p = graph.log_p.view(graph.num_nodes, -1).sum(1)
         else:
             log_p = plackett_luce(
-                graph.x_hat, graph.neighbors, graph.temperature, graph.geometry, loop=graph.loop, batch=graph.batch
+                graph.candidates,
+                graph.neighbors,
+                graph.temperature,
+                graph.geometry,
+                loop=graph.loop,
+                batch=graph.batch,
+                first_row=graph.first_row,
             )
         total = total + (delta * log_p).sum()
     return total / len(delta) if reduction == "mean" else total

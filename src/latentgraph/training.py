@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -18,10 +18,15 @@ from torch.nn import functional as F
 
 from latentgraph.checkpoint import Checkpoint, Standing
 from latentgraph.errors import InputError
-from latentgraph.graph import LatentGraph
+from latentgraph.graph import LatentGraph, Part
 from latentgraph.loss import Likelihood, Reward, SampleMeanBaseline, accuracy_reward, graph_loss
 from latentgraph.model import consensus, softmax
 from latentgraph.progress import progress
+from latentgraph.working import Alone, Labelled, Working
+
+if TYPE_CHECKING:
+    from latentgraph.distributed.partition import Partition
+    from latentgraph.distributed.working import Shards
 
 
 @dataclass(frozen=True)
@@ -42,7 +47,7 @@ class NodeSet:
     x: Tensor
     y: Tensor
     mask: Tensor | None = None
-    edge_index: Tensor | None = None
+    edge_index: Tensor | Part | None = None
     batch: Tensor | None = None
     node_id: Tensor | None = None
     weight: Tensor | None = None
@@ -170,6 +175,7 @@ def fit(
     callbacks: Sequence[Callback] = (),
     checkpoint: Checkpoint | None = None,
     seed: int = 0,
+    sharing: Partition | Shards | None = None,
     show: bool = False,
     title: str = "training",
 ) -> History:
@@ -194,6 +200,9 @@ def fit(
     checkpoint : where to keep how far training has come. If it was interrupted, the same call continues it, to the same
         result bit for bit on the same machine with as many threads; if it was finished, the call returns its result
     seed : of sampling, dropout and batches. The global random state is left as it was
+    sharing : how several processes train together, see `latentgraph.distributed`; the result is the same in all of
+        them. With a `Partition` the node sets hold the rows of this process, `partition.part(nodes)`. With `Shards`
+        each process takes other node sets of a sequence; each has the whole validation set
     show : a progress bar on a terminal, or lines in a log
 
     Returns
@@ -201,7 +210,8 @@ def fit(
     `History`. The network holds the kept weights and is in evaluation mode.
     """
     task = task or classification()
-    _check(train, validation, baseline, samples, steps, eval_every)
+    _check(train, validation, baseline, samples, steps, eval_every, alone=sharing is None)
+    work = _working(sharing)
     optimizer = optimizer or _adam(nn.ModuleList([net, auxiliary or nn.Identity()]), lr, weight_decay)
     side = None if auxiliary is None else (auxiliary, auxiliary_weight)
     generator = torch.Generator().manual_seed(seed)
@@ -223,23 +233,29 @@ def fit(
     standing = Standing(options, holders, generator, device)
     best: dict[str, Any] | None = None
     history, stop = History(), False
-    with torch.random.fork_rng(), progress(title, steps, show) as report:
+    nets = [module for module in (net, auxiliary, baseline) if module is not None]
+    with (
+        torch.random.fork_rng(),
+        progress(title, steps, show and work.first) as report,
+        work.around(nets, train, generator),
+    ):
         torch.manual_seed(seed)
-        if checkpoint is not None and (kept := checkpoint.load()) is not None:
+        if checkpoint is not None and (kept := work.load(checkpoint)) is not None:
             standing.restore(kept, checkpoint.folder)
             history, best, stop = History(**kept["history"]), kept["best"], kept["stop"]
         while len(history.rows) < steps and not stop:
             step = len(history.rows) + 1
             net.train()
-            nodes = _nodes_of_step(train, step, generator)
-            values, graphs = _step(
-                net, nodes, task, baseline, graph_weight, likelihood, side, samples, optimizer, generator
-            )
+            nodes = work.nodes(train, step, generator)
+            with work.sampling(generator) as drawn:
+                values, graphs = _step(
+                    net, nodes, task, baseline, graph_weight, likelihood, side, samples, optimizer, drawn, work
+                )
             if scheduler is not None:
                 scheduler.step()
             state = TrainState(net, step, values, graphs)
             if validation is not None and (step % eval_every == 0 or step == steps):
-                values.update(evaluate(net, validation, task, samples=eval_samples, seed=seed))
+                values.update(_evaluate(net, validation, task, eval_samples, seed, work.validating))
                 if values["validation"] < history.best_score:
                     history.best_step, history.best_score = step, values["validation"]
                     best = deepcopy(net.state_dict())
@@ -248,8 +264,8 @@ def fit(
                 callback(state)
             history.rows.append({"step": step, **values})
             report(step, values)
-            stop = state.stop
-            if checkpoint is not None and (checkpoint.due or stop or step == steps):
+            stop = work.agreed(state.stop)
+            if checkpoint is not None and work.first and (checkpoint.due or stop or step == steps):
                 checkpoint.save(standing.state() | {"history": vars(history), "best": best, "stop": stop})
     if best is not None:
         net.load_state_dict(best)
@@ -260,19 +276,38 @@ def fit(
 
 
 def evaluate(
-    net: nn.Module, nodes: NodeSet, task: Task | None = None, *, samples: int = 8, seed: int = 0
+    net: nn.Module,
+    nodes: NodeSet,
+    task: Task | None = None,
+    *,
+    samples: int = 8,
+    seed: int = 0,
+    partition: Partition | None = None,
 ) -> dict[str, float]:
     """Consensus prediction of a node set: its score under "validation", and the accuracy of class predictions.
 
-    The graphs are sampled with the same seed every time, so that two evaluations differ by the network alone.
+    The graphs are sampled with the same seed every time, so that two evaluations differ by the network alone. With a
+    `partition` the node set holds the rows of this process, and the score is that of all.
     """
-    task = task or classification()
+    work = _working(partition)
+    with work.seeing([net]):
+        return _evaluate(net, nodes, task or classification(), samples, seed, work)
+
+
+def _evaluate(net: nn.Module, nodes: NodeSet, task: Task, samples: int, seed: int, work: Working) -> dict[str, float]:
     generator = torch.Generator().manual_seed(seed)
     mean, _ = consensus(
-        net, nodes.x, nodes.edge_index, nodes.batch, samples=samples, link=task.link, generator=generator
+        net,
+        nodes.x,
+        nodes.edge_index,
+        nodes.batch,
+        samples=samples,
+        link=task.link,
+        generator=generator,
+        **work.options,
     )
-    rows = nodes.rows
-    mean, y = mean.index_select(0, rows), nodes.y.index_select(0, rows)
+    known = work.labelled(nodes)
+    mean, y = work.of_all(mean.index_select(0, known.rows), known), known.y
     values = {"validation": float(task.score(mean, y))}
     if not y.is_floating_point():
         values["accuracy"] = float((mean.argmax(-1) == y).float().mean())
@@ -290,42 +325,44 @@ def _step(
     samples: int,
     optimizer: torch.optim.Optimizer,
     generator: torch.Generator,
+    work: Working,
 ) -> tuple[dict[str, float], list[LatentGraph]]:
     """One optimisation step: sample graphs, predict, compare with what was expected, one backward pass."""
-    rows = nodes.rows
-    y = nodes.y.index_select(0, rows)
-    results = [net(nodes.x, nodes.edge_index, nodes.batch, generator=generator) for _ in range(samples)]
-    outs = [out.index_select(0, rows) for out, _ in results]
-    known = (y,) if nodes.weight is None else (y, nodes.weight.index_select(0, rows))
+    labelled = work.labelled(nodes)
+    rows, y = labelled.rows, labelled.y
+    results = [net(nodes.x, nodes.edge_index, nodes.batch, generator=generator, **work.options) for _ in range(samples)]
+    outs = [work.of_all(out.index_select(0, rows), labelled) for out, _ in results]
+    known = (y,) if labelled.weight is None else (y, labelled.weight)
     task_loss = torch.stack([task.loss(out, *known) for out in outs]).mean()
     values = {"loss": float(task_loss.detach())}
     total = task_loss
     if side is not None:
         head, weight = side
-        told = torch.stack([task.loss(head(graphs[0].x_hat).index_select(0, rows), *known) for _, graphs in results])
+        heads = [work.of_all(head(graphs[0].x_hat).index_select(0, rows), labelled) for _, graphs in results]
+        told = torch.stack([task.loss(out, *known) for out in heads])
         total = total + weight * told.mean()
         values["auxiliary_loss"] = float(told.mean().detach())
     if baseline is not None:
         reward = torch.stack([task.reward(out, y) for out in outs])
         graph_losses = [
-            graph_loss(graphs, _spread(delta, rows, len(nodes.x)), likelihood=likelihood) / max(len(rows), 1)
-            for (_, graphs), delta in zip(results, _deltas(baseline, reward, nodes, rows), strict=True)
+            graph_loss(graphs, _spread(labelled.own(delta), rows, len(nodes.x)), likelihood=likelihood) / max(len(y), 1)
+            for (_, graphs), delta in zip(results, _deltas(baseline, reward, labelled), strict=True)
         ]
         learned = torch.stack(graph_losses).mean()
         total = total + graph_weight * learned
-        values |= {"graph_loss": float(learned.detach()), "reward": float(reward.mean())}
+        values |= {"graph_loss": float(work.total(learned.detach())), "reward": float(reward.mean())}
     optimizer.zero_grad()
     total.backward()
+    work.add_gradients(optimizer)
     optimizer.step()
     return values, results[0][1]
 
 
-def _deltas(baseline: nn.Module, reward: Tensor, nodes: NodeSet, rows: Tensor) -> Tensor:
+def _deltas(baseline: nn.Module, reward: Tensor, labelled: Labelled) -> Tensor:
     """Expected minus actual reward: (samples, m) -> (samples, m)."""
     if isinstance(baseline, SampleMeanBaseline):
         return baseline(reward)
-    node_id = rows if nodes.node_id is None else nodes.node_id.index_select(0, rows)
-    return torch.stack([baseline(r, node_id) for r in reward])
+    return torch.stack([baseline(r, labelled.node_id) for r in reward])
 
 
 def _spread(delta: Tensor, rows: Tensor, num_nodes: int) -> Tensor:
@@ -333,10 +370,13 @@ def _spread(delta: Tensor, rows: Tensor, num_nodes: int) -> Tensor:
     return delta.new_zeros(num_nodes).index_copy(0, rows, delta)
 
 
-def _nodes_of_step(train: Batches, step: int, generator: torch.Generator) -> NodeSet:
-    if isinstance(train, NodeSet):
-        return train
-    return train(step, generator) if callable(train) else train[(step - 1) % len(train)]
+def _working(sharing: Partition | Shards | None) -> Working:
+    if sharing is None:
+        return Alone()
+    from latentgraph.distributed.partition import Partition
+    from latentgraph.distributed.working import SharedRows
+
+    return SharedRows(sharing) if isinstance(sharing, Partition) else sharing
 
 
 def _adam(net: nn.Module, lr: float, weight_decay: float) -> torch.optim.Optimizer:
@@ -356,6 +396,8 @@ def _check(
     samples: int,
     steps: int,
     eval_every: int,
+    *,
+    alone: bool,
 ) -> None:
     if isinstance(baseline, SampleMeanBaseline) and samples < 2:
         raise InputError(
@@ -364,9 +406,9 @@ def _check(
         )
     if samples < 1 or steps < 1 or eval_every < 1:
         raise InputError(f"samples={samples}, steps={steps}, eval_every={eval_every}; each must be at least 1.")
-    if isinstance(train, NodeSet) and not len(train.rows):
+    if isinstance(train, NodeSet) and alone and not len(train.rows):
         raise InputError("the training set has no labelled node: every target is -1 or NaN, or the mask is empty.")
     if isinstance(train, Sequence) and not len(train):
         raise InputError("the training set is an empty sequence of node sets; it needs at least one.")
-    if validation is not None and not len(validation.rows):
+    if validation is not None and alone and not len(validation.rows):
         raise InputError("the validation set has no labelled node: every target is -1 or NaN, or the mask is empty.")

@@ -33,8 +33,10 @@ from latentgraph.model import DGMNet, consensus
 from latentgraph.sampling import nearest
 from latentgraph.training import History, NodeSet, Task, fit
 from latentgraph.watching import watch_edges
+from latentgraph.working import current_team
 
 if TYPE_CHECKING:
+    from latentgraph.distributed.partition import Partition
     from latentgraph.explorer import Page
 
 GEOMETRIES: dict[str, type[Geometry]] = {"euclidean": Euclidean, "hyperbolic": PoincareBall, "sphere": Sphere}
@@ -130,7 +132,8 @@ class DGMEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             )
         self.k_ = int(min(self.k, len(x) - 1))
         self.edge_index_ = as_edge_index(graph, len(x))
-        self.forest_, self.opinion_ = self._forest(y, weight, outputs)
+        partition = self._partition(x, y)
+        self.forest_, self.opinion_ = self._forest(y, weight, outputs, partition)
         inputs = self._inputs(self.population_, self.opinion_).float()
         with torch.random.fork_rng():
             torch.manual_seed(self.seed_)
@@ -140,12 +143,13 @@ class DGMEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             embed.start(inputs)
         learn, stop = self._split(y, weight, random)
         nodes = NodeSet(inputs, y, learn, self.edge_index_, weight=weight).to(to)
+        validation = None if stop is None else NodeSet(inputs, y, stop, self.edge_index_).to(to)
         self.net_.to(to)
         head.to(to)
         self.history_: History = fit(
             self.net_,
-            nodes,
-            validation=None if stop is None else NodeSet(inputs, y, stop, self.edge_index_).to(to),
+            nodes if partition is None else partition.part(nodes),
+            validation=validation if validation is None or partition is None else partition.part(validation),
             task=task,
             auxiliary=head if self.auxiliary else None,
             auxiliary_weight=self.auxiliary,
@@ -155,20 +159,38 @@ class DGMEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             callbacks=[watch_edges(nodes)],
             checkpoint=self._checkpoint,
             seed=self.seed_,
+            sharing=partition,
             show=self.verbose,
             title="learning the graph",
         )
         # Predictions in double precision: in single, a row's rounding depends on how many rows are in the call.
         self.net_.to("cpu").double()
         self.n_iter_ = len(self.history_.rows)
-        self._look_back(task)
+        self._look_back(task, partition)
 
-    def _forest(self, y: Tensor, weight: Tensor | None, outputs: int) -> tuple[Forest | None, Tensor | None]:
+    def _partition(self, x: Array, y: Tensor) -> Partition | None:
+        """Inside `latentgraph.distributed.group.joined` the processes share the rows; each was given all of them."""
+        team = current_team()
+        if team is None:
+            return None
+        from latentgraph.distributed.estimating import partition_of
+
+        self.seed_, found = partition_of(x, y, self.seed_, team)
+        return found
+
+    def _forest(
+        self, y: Tensor, weight: Tensor | None, outputs: int, partition: Partition | None
+    ) -> tuple[Forest | None, Tensor | None]:
         """Trees grown on the labelled rows, and what they think of each row."""
         if not self.trees:
             return None, None
         x, target, known = self.population_.numpy(), y.numpy(), _known(y, weight).numpy()
-        forest, opinion = Forest.grow(x, target, known, outputs, self.trees, self.seed_)
+        grow = (x, target, known, outputs, self.trees, self.seed_)
+        if partition is not None:
+            from latentgraph.distributed.estimating import grow_together
+
+            return grow_together(*grow, partition)
+        forest, opinion = Forest.grow(*grow)
         return forest, torch.as_tensor(opinion)
 
     def _inputs(self, features: Tensor, opinion: Tensor | None = None) -> Tensor:
@@ -203,18 +225,22 @@ class DGMEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         stop[np.concatenate(taken)] = True
         return known & ~stop, stop if stop.any() else None
 
-    def _look_back(self, task: Task) -> None:
+    def _look_back(self, task: Task, partition: Partition | None) -> None:
         """What the trained network says of its own population."""
-        mean, graphs = consensus(
-            self.net_,
-            self._inputs(self.population_, self.opinion_),
-            self.edge_index_,
-            samples=self.samples,
-            link=task.link,
-            generator=torch.Generator().manual_seed(self.seed_),
-        )
+        inputs, generator = self._inputs(self.population_, self.opinion_), torch.Generator().manual_seed(self.seed_)
+        last: list[LatentGraph]
+        if partition is None:
+            mean, graphs = consensus(
+                self.net_, inputs, self.edge_index_, samples=self.samples, link=task.link, generator=generator
+            )
+            last = [sample[-1] for sample in graphs]
+        else:
+            from latentgraph.distributed.estimating import consensus_together
+
+            mean, last = consensus_together(
+                self.net_, inputs, self.edge_index_, self.samples, task.link, generator, partition
+            )
         self._mean_of_population = mean.numpy()
-        last: list[LatentGraph] = [sample[-1] for sample in graphs]
         self.graph_ = edge_frequencies(last)
         self.embedding_ = last[0].x_hat.detach().numpy()
 
