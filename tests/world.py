@@ -5,12 +5,10 @@ In a world of one the plain library is used, without any process group: it is wh
 
 from __future__ import annotations
 
-import os
-import socket
 import sys
-import traceback
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch_geometric.nn import SAGEConv
 
+from forked_worlds import world
 from latentgraph.attended import Attended
 from latentgraph.checkpoint import Checkpoint
 from latentgraph.diffusion import EdgeConv
@@ -311,35 +310,12 @@ def one(folder: Path, size: int) -> None:
         torch.save(found, folder / f"world-{size}-{team.rank if team else 0}.pt")
 
 
-def forked(folder: Path, size: int, rank: int, port: int) -> int:
-    """Start a process of a world, with the variables that torchrun would set; return its number."""
-    number = os.fork()
-    if number:
-        return number
-    world = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": size, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    os.environ |= {name: str(value) for name, value in world.items()} if size > 1 else {}
-    try:
-        one(folder, size)
-    except BaseException:
-        traceback.print_exc()
-        os._exit(1)
-    os._exit(0)
-
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-        return port
-
-
 def main(folder: str) -> int:
-    """All worlds, one after the other, as forks of this process: what they import is imported once."""
+    """All worlds, one after the other."""
     for size in SIZES:
-        port = free_port()
-        numbers = [forked(Path(folder), size, rank, port) for rank in range(size)]
-        states = [os.waitpid(number, 0)[1] for number in numbers]
-        if any(states):
+        ended = world(size, partial(one, Path(folder), size), Path(folder))
+        if any(process.status for process in ended):
+            print(*(process.words for process in ended), sep="\n", file=sys.stderr)
             return 1
     return 0
 

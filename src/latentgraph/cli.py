@@ -22,6 +22,7 @@ BENCHES = {
     "sampler": "exact Gumbel-top-k beside the dense formula and beside libraries for nearest neighbours",
     "continuous": "diffusion over a continuous graph, forward and backward, beside (n, n) matrices",
     "step": "a training step from 1,000 to 1,000,000 nodes, and which part of it takes how long",
+    "scaling": "training steps by 1, 2 and 4 processes, and what 8 and 64 machines would take",
     "memory": "how memory grows with the number of nodes",
     "warmup": "what starting up and the first call cost",
     "figure-speed-memory": "the paper's figure: time and memory of a training step against the number of nodes",
