@@ -29,6 +29,7 @@ BENCHES = {
     "memory": "how memory grows with the number of nodes",
     "warmup": "what starting up and the first call cost",
     "figure-speed-memory": "the paper's figure: time and memory of a training step against the number of nodes",
+    "gradients": "bias and variance of the ways to train a sampled graph, against all graphs of a small problem",
     "table-times": "the paper's table: training and test iterations for 564, 5,000 and 10,000 nodes",
 }
 
