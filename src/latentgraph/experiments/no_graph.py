@@ -15,13 +15,14 @@ from torch import Tensor
 
 from latentgraph.baselines import simple
 from latentgraph.baselines.method import Method, NetworkMethod, Population
+from latentgraph.datasets.planetoid import NAMES as DOCUMENTS
 from latentgraph.datasets.planetoid import Citations
 from latentgraph.experiments.citation import accuracies, population
 from latentgraph.experiments.citation_methods import BASE, COMPARED, LARGER_FEATURES, PAPER, Make, network
 from latentgraph.experiments.dgm_method import AsItComes
 from latentgraph.experiments.experiment import Cell, Experiment, as_printed, mean_and_deviation
 from latentgraph.experiments.few_labels import Smoothed
-from latentgraph.experiments.no_graph_data import DATA, DOCUMENTS, without_graph
+from latentgraph.experiments.no_graph_data import DATA, without_graph
 from latentgraph.experiments.recipe import RecipeWithoutGraph
 from latentgraph.experiments.results import Results, published
 from latentgraph.graph import edge_homophily
