@@ -26,6 +26,7 @@ from latentgraph.clouds import (
 )
 from latentgraph.errors import InputError
 from latentgraph.graph import LatentGraph
+from latentgraph.layers import DiscreteDGM
 from latentgraph.loss import SampleMeanBaseline
 from latentgraph.model import consensus
 from latentgraph.presets import PointCloudNet, point_cloud_net, point_net
@@ -66,7 +67,20 @@ def test_together_keeps_every_point_of_every_cloud() -> None:
         together([])
 
 
-@pytest.mark.parametrize("make", [lambda: small_net(learned=False), lambda: point_net(3, 4, num_categories=2)])
+def nearly_certain() -> PointCloudNet:
+    """A learned graph whose temperature leaves nothing to chance: a cloud alone and in a batch meets other noise."""
+    net = small_net()
+    for dgm in net.backbone.dgms:
+        assert isinstance(dgm, DiscreteDGM)
+        dgm.calibrated.fill_(True)
+        with torch.no_grad():
+            dgm.log_temperature.fill_(20.0)
+    return net
+
+
+@pytest.mark.parametrize(
+    "make", [nearly_certain, lambda: small_net(learned=False), lambda: point_net(3, 4, num_categories=2)]
+)
 def test_a_batch_of_different_sizes_is_one_cloud_at_a_time(make: Callable[[], PointCloudNet]) -> None:
     """Broken: clouds see each other, through neighbours, the whole's feature, its category or the normalisation."""
     net, nodes = make(), together(CLOUDS)

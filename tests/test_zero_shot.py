@@ -28,6 +28,7 @@ from latentgraph.zero_shot.learned_graph import (
     FirstRows,
     PaperDGM,
     RingsDGM,
+    UnitPaperDGM,
     neighbour_mean,
     principal_components,
 )
@@ -301,7 +302,7 @@ def score(method: ZeroShotMethod) -> float:
     return hits(of_length(rows[-16:], classes.length), data.images[order[-16:]], torch.arange(16), 1)
 
 
-@pytest.mark.parametrize("kind", [SGCN, GCNZ, NearestGraph, NoGraph, DGP, PaperDGM, BestDGM, RingsDGM])
+@pytest.mark.parametrize("kind", [SGCN, GCNZ, NearestGraph, NoGraph, DGP, PaperDGM, UnitPaperDGM, BestDGM, RingsDGM])
 def test_networks_learn(kind: type) -> None:
     """Well above the 1 / 16 of chance."""
     method = kind(0, steps=60)

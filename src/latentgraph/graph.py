@@ -43,6 +43,10 @@ class LatentGraph:
     batch : (n,) graph id of each node, or None for one graph
     loop : whether a node was a candidate for itself [discrete]
     sampled : False for nearest neighbours, which have no likelihood to learn by [discrete]
+    weights : (n, m) how much each edge counts in a convolution, differentiable; None: all the same. They belong to
+        `candidates`, or to `neighbors` if there are none (m = k), and come from a `latentgraph.gradients` [discrete]
+    candidates : (n, m) who could have been sampled: first the k neighbours, then others, of weight zero but with a
+        gradient [discrete]
     """
 
     x_hat: Tensor
@@ -54,6 +58,8 @@ class LatentGraph:
     batch: Tensor | None = None
     loop: bool = False
     sampled: bool = True
+    weights: Tensor | None = None
+    candidates: Tensor | None = None
 
     def __repr__(self) -> str:
         kind = "continuous" if self.neighbors is None else f"k={self.neighbors.shape[1]}"
@@ -84,6 +90,18 @@ class LatentGraph:
         """The edges of a discrete graph read backwards; several convolutions share it."""
         assert self.neighbors is not None
         return backwards(self.neighbors)
+
+    @property
+    def weighed(self) -> Tensor:
+        """(n, m) the nodes that `weights` belong to."""
+        over = self.neighbors if self.candidates is None else self.candidates
+        assert over is not None
+        return over
+
+    @cached_property
+    def weighed_backwards(self) -> Backwards:
+        """The same, read backwards."""
+        return self.backwards if self.candidates is None else backwards(self.candidates)
 
     @property
     def adj(self) -> Tensor | None:
@@ -224,6 +242,12 @@ def on_graph(module: nn.Module, x: Tensor, graph: Tensor | LatentGraph | None) -
         )
     if graph is None or asked.name == "graph":
         return module(x, graph)
+    if isinstance(graph, LatentGraph) and graph.weights is not None:
+        raise InputError(
+            f"{type(module).__name__} takes an edge list, but the edges of this graph have weights, through which its "
+            "gradient goes. Use GCN, GAT, EdgeConv or RowNormalised of latentgraph.diffusion, or a gradient without "
+            "weights: Reinforce or PlackettLuce of latentgraph.gradients."
+        )
     edge_index = graph.edge_index if isinstance(graph, LatentGraph) else graph
     if edge_index is None:
         raise InputError(

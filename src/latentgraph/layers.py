@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +15,9 @@ from latentgraph.graph import LatentGraph, neighbors_to_edges, on_graph
 from latentgraph.probability import edge_log_p
 from latentgraph.sampling import gumbel_top_k, nearest
 from latentgraph.sampling.small_graphs import with_small_graphs
+
+if TYPE_CHECKING:
+    from latentgraph.gradients import Gradient
 
 
 class _DGM(nn.Module):
@@ -48,7 +51,8 @@ class DiscreteDGM(_DGM):
     .. math:: \hat X = f(X), \qquad \log p_{ij} = -t \, \Delta(\hat x_i, \hat x_j)^2, \qquad
               \mathcal N_i = \operatorname{arg\,top}_k (\log p_i + G_i)
 
-    The sample itself has no gradient; `graph.log_p` has, and `graph_loss` uses it.
+    The sample itself has no gradient; `graph.log_p` has, and `graph_loss` uses it. Other ways are in
+    `latentgraph.gradients`.
 
     Parameters
     ----------
@@ -61,6 +65,8 @@ class DiscreteDGM(_DGM):
     loop : whether a node may choose itself, as in the paper's algorithm: it mostly will, for p_ii = 1 is the largest
     backend : sampler, see `gumbel_top_k`
     noise : False takes the k nearest neighbours instead of sampling, which with f = id is DGCNN's graph
+    gradient : how f learns from the task, one of `latentgraph.gradients`: it gives weights to the edges, or a loss to
+        `training.fit`. None: no weights, and `fit` says which loss
     fill : what to do with graphs of k nodes or fewer, which are common where every sample is a graph of its own. False
         is an error; True gives each of their nodes all others, and itself in the places that are left
 
@@ -82,6 +88,7 @@ class DiscreteDGM(_DGM):
         loop: bool = False,
         backend: str = "auto",
         noise: bool = True,
+        gradient: Gradient | None = None,
         fill: bool = False,
     ) -> None:
         super().__init__(embed, geometry, temperature)
@@ -91,6 +98,7 @@ class DiscreteDGM(_DGM):
         self.loop = loop
         self.backend = backend
         self.noise = noise
+        self.gradient = gradient
         self.fill = fill
 
     def forward(
@@ -129,7 +137,7 @@ class DiscreteDGM(_DGM):
         log_p = edge_log_p(x_hat, neighbors_to_edges(neighbors), self.temperature, self.geometry)
         if not self.noise:
             log_p = log_p.detach()  # what was not sampled has no likelihood to learn by
-        return LatentGraph(
+        graph = LatentGraph(
             x_hat,
             self.temperature,
             self.geometry,
@@ -139,6 +147,9 @@ class DiscreteDGM(_DGM):
             loop=self.loop,
             sampled=self.noise,
         )
+        if self.gradient is None or not self.noise:
+            return graph
+        return self.gradient.weigh(graph, guests=guests, keys=keys, generator=generator)
 
     def _choose(
         self, x_hat: Tensor, generator: torch.Generator | None, *, keys: Tensor | None = None, **among: Any

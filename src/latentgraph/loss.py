@@ -160,6 +160,11 @@ def probability_reward(out: Tensor, y: Tensor) -> Tensor:
     return out.detach().softmax(-1).gather(-1, y[:, None])[:, 0]
 
 
+def log_probability_reward(out: Tensor, y: Tensor) -> Tensor:
+    """Minus the cross-entropy of each node: with it a graph loss follows the loss that is trained."""
+    return out.detach().log_softmax(-1).gather(-1, y[:, None])[:, 0]
+
+
 def negative_loss_reward(out: Tensor, y: Tensor) -> Tensor:
     """For regression: minus the squared error of each node, outputs (n,) or (n, c)."""
     return -(out.detach() - y.view_as(out)).square().reshape(len(out), -1).sum(1)

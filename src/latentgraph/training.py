@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Self
 
 import torch
@@ -18,6 +19,8 @@ from torch.nn import functional as F
 
 from latentgraph.checkpoint import Checkpoint, Standing
 from latentgraph.errors import InputError
+from latentgraph.gradients.gradient import Gradient
+from latentgraph.gradients.using import gradient_of, use
 from latentgraph.graph import LatentGraph
 from latentgraph.loss import Likelihood, Reward, SampleMeanBaseline, accuracy_reward, graph_loss
 from latentgraph.model import consensus, softmax
@@ -167,6 +170,7 @@ def fit(
     *,
     validation: NodeSet | Sequence[NodeSet] | None = None,
     task: Task | None = None,
+    gradient: Gradient | None = None,
     baseline: nn.Module | None = None,
     graph_weight: float = 1.0,
     likelihood: Likelihood = "paper",
@@ -198,6 +202,9 @@ def fit(
     validation : nodes on which to stop early and to choose the weights to keep; several sets where one would not fit
         into memory. Without it the last weights are kept
     task : default `classification()`
+    gradient : how sampled graphs learn, one of `latentgraph.gradients`: the graph modules of the network use it from
+        now on. It decides on the graph loss, too, and on the samples; `graph_weight` still counts, and the reward is
+        the task's. Default: what the modules have. Without one, `baseline`, `likelihood` and `samples` decide
     baseline : `MovingAverageBaseline` or `SampleMeanBaseline`; None leaves the graph loss out
     graph_weight, likelihood : weight and kind of the graph loss, which is averaged over labelled nodes
     auxiliary, auxiliary_weight : a head on the embedding of the first graph module (`nn.Linear(d_hat, classes)`),
@@ -217,6 +224,13 @@ def fit(
     `History`. The network holds the kept weights and is in evaluation mode.
     """
     task = task or classification()
+    if gradient is not None:
+        use(net, gradient)
+    gradient = gradient_of(net)
+    if gradient is not None:
+        if baseline is not None or samples != 1:
+            raise InputError(f"{gradient!r} has its own baseline and samples; leave those of fit out.")
+        baseline, samples = gradient.baseline, gradient.samples
     _check(train, validation, baseline, samples, steps, eval_every)
     optimizer = optimizer or _adam(nn.ModuleList([net, auxiliary or nn.Identity()]), lr, weight_decay)
     side = None if auxiliary is None else (auxiliary, auxiliary_weight)
@@ -229,6 +243,7 @@ def fit(
         "weight_decay": weight_decay,
         "graph_weight": graph_weight,
         "likelihood": likelihood,
+        "gradient": None if gradient is None else repr(gradient),
         "auxiliary_weight": auxiliary_weight,
         "eval_every": eval_every,
         "eval_samples": eval_samples,
@@ -249,7 +264,7 @@ def fit(
             net.train()
             nodes = _nodes_of_step(train, step, generator)
             values, graphs = _step(
-                net, nodes, task, baseline, graph_weight, likelihood, side, samples, optimizer, generator
+                net, nodes, task, gradient, baseline, graph_weight, likelihood, side, samples, optimizer, generator
             )
             if scheduler is not None:
                 scheduler.step()
@@ -329,6 +344,7 @@ def _step(
     net: nn.Module,
     nodes: NodeSet,
     task: Task,
+    gradient: Gradient | None,
     baseline: nn.Module | None,
     graph_weight: float,
     likelihood: Likelihood,
@@ -355,9 +371,17 @@ def _step(
         values["auxiliary_loss"] = float(told.mean().detach())
     if baseline is not None:
         reward = torch.stack([task.reward(out, y) for out in outs])
+        deltas = _deltas(baseline, reward, nodes, rows)
+        if gradient is None:
+            of_graphs: Callable[..., Tensor] = partial(graph_loss, likelihood=likelihood)
+        else:
+            of_graphs = gradient.graph_loss
+            if nodes.weight is not None:  # a reward counts as much as the loss that it stands for
+                counted = nodes.weight.index_select(0, rows)
+                deltas = deltas * counted * len(rows) / counted.sum()
         graph_losses = [
-            graph_loss(graphs, nodes.credit(delta, rows), likelihood=likelihood) / max(len(rows), 1)
-            for (_, graphs), delta in zip(results, _deltas(baseline, reward, nodes, rows), strict=True)
+            of_graphs(graphs, nodes.credit(delta, rows)) / max(len(rows), 1)
+            for (_, graphs), delta in zip(results, deltas, strict=True)
         ]
         learned = torch.stack(graph_losses).mean()
         total = total + graph_weight * learned

@@ -5,18 +5,19 @@ from __future__ import annotations
 import re
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from multiprocessing import get_context
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+from threadpoolctl import threadpool_limits
 
 from latentgraph.errors import InputError
 from latentgraph.experiments.catalogue import experiment
 from latentgraph.experiments.experiment import UNFINISHED, Cell
 from latentgraph.experiments.results import Results
+from latentgraph.processes import side_by_side
 from latentgraph.progress import progress
 
 
@@ -54,7 +55,8 @@ def run(
     missing = [cell for cell in cells if not results.has(**cell)]
     with progress(name, len(cells), show) as report:
         done = len(cells) - len(missing)
-        for cell, measured in _computed(name, missing, jobs, quick, data_root, out):
+        work = partial(_compute, name, quick=quick, data_root=data_root, out=out)
+        for cell, measured in side_by_side(work, [(_in_words(cell), cell) for cell in missing], jobs):
             results.add({**cell, **measured, "protocol": found.protocol})
             shutil.rmtree(cell_folder(name, out, cell, quick=quick) / UNFINISHED, ignore_errors=True)
             done += 1
@@ -78,21 +80,8 @@ def cell_folder(name: str, out: Path, cell: Cell, *, quick: bool = False) -> Pat
     return results_file(name, out, quick=quick).with_suffix("") / words
 
 
-def _computed(
-    name: str, cells: Iterable[Cell], jobs: int, quick: bool, data_root: str | None, out: Path
-) -> Iterator[tuple[Cell, dict[str, Any]]]:
-    """Cells with what was measured, as they are finished."""
-    if jobs == 1:
-        for cell in cells:
-            yield cell, _compute(name, cell, quick, data_root, out)
-        return
-    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"))
-    try:
-        futures = {pool.submit(_compute, name, cell, quick, data_root, out): cell for cell in cells}
-        for future in as_completed(futures):
-            yield futures[future], future.result()
-    finally:  # also after Ctrl-C: what has not begun need not begin
-        pool.shutdown(wait=True, cancel_futures=True)
+def _in_words(cell: Cell) -> str:
+    return ", ".join(f"{key} {value}" for key, value in cell.items())
 
 
 def _compute(name: str, cell: Cell, quick: bool, data_root: str | None, out: Path) -> dict[str, Any]:
@@ -102,7 +91,8 @@ def _compute(name: str, cell: Cell, quick: bool, data_root: str | None, out: Pat
         start = time.perf_counter()
         found = experiment(name)
         own = (cell_folder(name, out, cell, quick=quick),) if found.in_folder else ()
-        measured = dict(found.compute(cell, quick, data_root, *own))
+        with threadpool_limits(1):  # BLAS's as well: another number may round differently
+            measured = dict(found.compute(cell, quick, data_root, *own))
         return {**measured, "seconds": round(time.perf_counter() - start, 2)}
     finally:
         torch.set_num_threads(threads)

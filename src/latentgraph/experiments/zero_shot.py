@@ -19,7 +19,7 @@ from latentgraph.text_table import Table
 from latentgraph.zero_shot.classes import Classes, ZeroShotMethod, arrange
 from latentgraph.zero_shot.dense_propagation import DGP
 from latentgraph.zero_shot.given_graph import GCNZ, SGCN, NearestGraph, NoGraph
-from latentgraph.zero_shot.learned_graph import BestDGM, PaperDGM, RingsDGM
+from latentgraph.zero_shot.learned_graph import BestDGM, PaperDGM, RingsDGM, UnitPaperDGM
 from latentgraph.zero_shot.ridge import KernelRidge, RingsKernelRidge
 from latentgraph.zero_shot.scores import hits, nearest_share, of_length
 
@@ -42,6 +42,7 @@ METHODS: dict[str, Make] = {
     "SGCN": lambda seed, steps: SGCN(seed, steps=steps),
     "DGP": lambda seed, steps: DGP(seed, steps=steps),
     "dDGM, paper": lambda seed, steps: PaperDGM(seed, steps=steps),
+    "dDGM, paper, unit length": lambda seed, steps: UnitPaperDGM(seed, steps=steps),
     "dDGM, best": lambda seed, steps: BestDGM(seed, steps=steps),
     "dDGM, best, WordNet": lambda seed, steps: RingsDGM(seed, steps=steps),
 }

@@ -97,6 +97,15 @@ class PaperDGM(RowNetwork):
         return {"baseline": MovingAverageBaseline(classes.learn), "eval_samples": 2}
 
 
+class UnitPaperDGM(PaperDGM):
+    """The paper's network where words and rows, predicted and true, have unit length, as in SGCN and DGP."""
+
+    unit = True
+
+    def seen(self, classes: Classes) -> Classes:
+        return RowNetwork.seen(self, classes)
+
+
 class BestDGM(PaperDGM):
     """What our validation classes chose, word vectors and targets of unit length among it.
 
@@ -106,6 +115,7 @@ class BestDGM(PaperDGM):
     loss moves f, and there is no graph loss.
     """
 
+    lr = 3e-3
     weight_decay = 5e-4
     unit = True
     k = 8
