@@ -65,6 +65,7 @@ METHODS: dict[str, Make] = {
     "DGMClassifier as it comes": lambda seed, steps: FromLearnedRows(seed, steps=steps),
     BEST: network(Smoothed, 100, 40),
 }
+ALIKE = "edges between rows of the same class in %, of the graph that a network works on, nearest or learned"
 TRIALS: dict[str, Make] = {
     "dDGM, recipe of the citation tables, f without a graph": network(RecipeWithoutGraph, 240, 80),
     "k=20, 3 hops, t=9, f learned": partial(_trial, k=20, hops=3, temperature=9.0, learned=True),
@@ -145,7 +146,23 @@ def tables(results: Results) -> list[Table]:
     printed = published("no-graph")["rows"]
     rows += [[name, *(as_printed(row.get(data)) for data in DATA)] for name, row in printed.items()]
     title = f"accuracy in %, mean ± standard deviation of {SEEDS} runs; another number of runs in brackets"
-    return [Table(title, ["method", *DATA], rows)]
+    return [Table(title, ["method", *DATA], rows), Table(ALIKE, ["method", *DATA], _alike(results))]
+
+
+def _alike(results: Results) -> list[list[str]]:
+    """Of the methods that work on a graph in the end, how often its edges join rows of the same class."""
+    shares = {
+        method: [
+            [
+                row["homophily"]
+                for row in results.rows
+                if (row["data"], row["method"]) == (data, method) and "homophily" in row
+            ]
+            for data in DATA
+        ]
+        for method in METHODS
+    }
+    return [[method, *map(mean_and_deviation, found)] for method, found in shares.items() if any(found)]
 
 
 EXPERIMENTS = {
