@@ -165,7 +165,9 @@ class Fixed(nn.Module):
         self.x_hat = nn.Parameter(x_hat)
         self.batch, self.answers, self.calls = batch, answers, 0
 
-    def forward(self, x: Tensor, edge_index: None, batch: Tensor, *, generator: torch.Generator) -> tuple[Tensor, list]:
+    def forward(
+        self, x: Tensor, edge_index: None, batch: Tensor, *, generator: torch.Generator
+    ) -> tuple[Tensor, list[lg.LatentGraph]]:
         dgm = lg.DiscreteDGM(nn.Identity(), 1, temperature=1.0, noise=True, fill=True)
         dgm.log_temperature.requires_grad_(False)
         graph = dgm(self.x_hat, batch=batch, generator=generator)
@@ -186,12 +188,12 @@ def test_a_step_by_hand() -> None:
     batch = batch_of([2, 2])
     answers = [[[0.0, 1.0], [1.0, 0.0]], [[1.0, 0.0], [1.0, 0.0]]]
     nodes = GraphSet(torch.zeros(4, 1), torch.tensor([1, 0]), batch=batch)
-    options = {"steps": 1, "samples": 2, "lr": 0.0}
-    by_samples = fit(Fixed(x_hat, batch, answers), nodes, baseline=lg.SampleMeanBaseline(), **options)
+    net = Fixed(x_hat, batch, answers)
+    by_samples = fit(net, nodes, baseline=lg.SampleMeanBaseline(), steps=1, samples=2, lr=0.0)
     assert by_samples.rows[0]["graph_loss"] == pytest.approx(0.0, abs=1e-6)
     assert by_samples.rows[0]["reward"] == pytest.approx(0.75)
     baseline = lg.MovingAverageBaseline(2)
-    by_average = fit(Fixed(x_hat, batch, answers), nodes, baseline=baseline, **options)
+    by_average = fit(Fixed(x_hat, batch, answers), nodes, baseline=baseline, steps=1, samples=2, lr=0.0)
     assert by_average.rows[0]["graph_loss"] == pytest.approx(0.5 * (1.0 * (-0.25 - 0.25) / 2))
     assert baseline.average.tolist() == pytest.approx([0.9, 1.0])
     cross_entropy = math.log(1 + math.exp(-1))
@@ -282,7 +284,7 @@ def test_an_auxiliary_head_sees_the_mean_embedding() -> None:
 def test_sets_that_do_not_fit_together(change: dict[str, Tensor | None], message: str) -> None:
     options = {"batch": torch.tensor([0, 0, 1, 1]), **change}
     with pytest.raises(InputError, match=message):
-        GraphSet(torch.zeros(4, 1), torch.tensor([0, 1]), **options)  # type: ignore[arg-type]
+        GraphSet(torch.zeros(4, 1), torch.tensor([0, 1]), **options)
 
 
 def test_empty_requests() -> None:

@@ -28,6 +28,7 @@ CATALOGUE = {
     ),
     "heterophilic": ("heterophilic", "not of the paper: six graphs whose neighbours mostly differ, ten splits each"),
     "no-graph": ("no_graph", "not of the paper: few labels and no graph, seven data sets of graph-structure learners"),
+    "no-graph-trials": ("no_graph", "the same: what was tried, by validation accuracy"),
     "whole-graphs": ("whole_graphs", "not of the paper: molecules and proteins, each a graph of its own, ten folds"),
     "shapenet": ("shapenet", "parts of 3D shapes, point by point: DGCNN and dDGM on a subset of ShapeNet part"),
     "shapenet-full": ("shapenet", "the same with all of ShapeNet part and the paper's sizes; wants a GPU"),

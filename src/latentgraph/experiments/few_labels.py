@@ -1,13 +1,14 @@
-"""The recipe that our validation chose for few labels without a graph: f starts where features are alike.
+"""A recipe for few labels without a graph, chosen by validation accuracy: features smoothed over alike rows.
 
-With five labels a class there is too little to learn a graph from nothing. So f begins as the principal directions of
-the features, whose nearest rows are good neighbours already, and training moves it on from there.
+With five labels a class there is too little to learn a graph from: moved on by the labels, f fits them and loses the
+others. So f is the principal directions of the features and stays there; what is learned is the classifier on
+features that were smoothed over sampled neighbours. `learned=True` is the attempt to learn f as well.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -27,26 +28,28 @@ from latentgraph.sparse_linear import SparseLinear
 from latentgraph.stacks import Stack
 from latentgraph.training import classification
 
-DIRECTIONS = 64  # principal directions of features that are more than these
-DROPOUT = 0.5
-SCALE = 4.0
+DIRECTIONS = 64  # principal directions, of features that are more than these
+SCALE = 4.0  # length of a row of features
+HIDDEN, DROPOUT = 64, 0.5
 
 
 class Hops(nn.Module):
-    r"""Smoothing on a sampled graph, several times: half a node's own, half the weighted mean of its neighbours.
+    r"""Smoothing on a sampled graph, several times: half a node's own, half the mean of its neighbours.
 
-    .. math:: h_i \leftarrow \tfrac 1 2 h_i + \tfrac 1 2 \sum_{j \in \mathcal N_i} q_{ij} h_j, \qquad
-              q_{ij} = \operatorname{softmax}_{j \in \mathcal N_i} \log p_{ij}
+    .. math:: h_i \leftarrow \tfrac 1 2 h_i + \tfrac 1 2 \sum_{j \in \mathcal N_i} q_{ij} h_j
+
+    with q = 1/k, or, if `by_probability`, softmax over the neighbours of log p, through which f learns.
     """
 
-    def __init__(self, times: int) -> None:
+    def __init__(self, times: int, *, by_probability: bool = False) -> None:
         super().__init__()
-        self.times = times
+        self.times, self.by_probability = times, by_probability
 
     def forward(self, x: Tensor, graph: Graph) -> Tensor:
         if not isinstance(graph, LatentGraph) or graph.neighbors is None or graph.log_p is None:
             raise InputError("Hops smooths on a sampled graph; it got another one.")
-        q = graph.log_p.view(graph.neighbors.shape).softmax(1)
+        log_p = graph.log_p.view(graph.neighbors.shape)
+        q = (log_p if self.by_probability else torch.zeros_like(log_p)).softmax(1).to(x.dtype)
         for _ in range(self.times):
             x = (x + weighted_sum_over_neighbors(graph.neighbors, q, x, graph.backwards)) / 2
         return x
@@ -81,55 +84,57 @@ def principal_directions(x: Tensor, most: int = DIRECTIONS) -> Tensor:
         return torch.svd_lowrank(x.to_dense(), most, niter=4)[2].T
 
 
-class Started(NetworkMethod):
-    """f: principal directions, unit rows. g: features smoothed on the sampled graph, and a classifier.
+class Smoothed(NetworkMethod):
+    """f: principal directions, unit rows. g: a hidden layer, smoothed on the sampled graph, and a linear classifier.
 
     Parameters
     ----------
     k : sampled neighbours
-    learned : whether training moves f on from where it starts
+    hops : how often features are smoothed
+    temperature : t of log p = -t dist^2; with 40 hardly another than the nearest rows are sampled
+    learned : whether the labels move f on from where it starts
     """
 
-    lr, hops, hidden, temperature = 1e-2, 3, 64, 40.0
+    lr = 3e-3
 
     def __init__(
-        self, seed: int = 0, *, steps: int = 200, patience: int = 60, k: int = 20, learned: bool = True
+        self,
+        seed: int = 0,
+        *,
+        steps: int = 100,
+        patience: int = 40,
+        k: int = 40,
+        hops: int = 6,
+        temperature: float = 40.0,
+        learned: bool = False,
     ) -> None:
         super().__init__(seed, steps=steps, patience=patience)
-        self.k, self.learned = k, learned
+        self.k, self.hops, self.temperature, self.learned = k, hops, temperature, learned
         self._weighted = LastSeen[Tensor]()
 
     def graph(self, population: Population) -> Tensor | None:
         return None
 
-    def fit(self, population: Population) -> Self:
-        return super().fit(self._prepared(population))
-
-    def predict_proba(self, population: Population) -> Tensor:
-        return super().predict_proba(self._prepared(population))
-
-    def _prepared(self, population: Population) -> Population:
-        return replace(population, x=self._weighted.get(population.x, lambda: weighted(population.x)))
+    def features(self, population: Population) -> Tensor:
+        return self._weighted.get(population.x, lambda: weighted(population.x))
 
     def network(self, population: Population) -> nn.Module:
         features, classes = population.x.shape[1], population.num_classes
-        start = principal_directions(population.x)
+        start = principal_directions(self.features(population))
         first = SparseLinear(features, len(start), bias=False)
         with torch.no_grad():
             first.weight.copy_(start)
         first.weight.requires_grad_(self.learned)
-        dgm = DiscreteDGM(Stack(first, UnitRows()), min(self.k, len(population.x) - 1), temperature=self.temperature)
+        k = min(self.k, len(population.x) - 1)
+        dgm = DiscreteDGM(Stack(first, UnitRows()), k, temperature=self.temperature)
         dgm.log_temperature.requires_grad_(False)
-        if self.hidden:
-            g = Stack(
-                SparseLinear(features, self.hidden, dropout=DROPOUT),
-                Hops(self.hops),
-                nn.ReLU(),
-                Dropout(DROPOUT),
-                nn.Linear(self.hidden, classes),
-            )
-        else:
-            g = Stack(SparseLinear(features, classes, dropout=DROPOUT), Hops(self.hops))
+        g = Stack(
+            SparseLinear(features, HIDDEN, dropout=DROPOUT),
+            Hops(self.hops, by_probability=self.learned),
+            nn.ReLU(),
+            Dropout(DROPOUT),
+            nn.Linear(HIDDEN, classes),
+        )
         return DGMNet([(dgm, g)])
 
     def training(self, population: Population) -> dict[str, Any]:
