@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -50,7 +51,7 @@ class Case(NamedTuple):
 
 def cases(quick: bool, threads: Sequence[int]) -> list[Case]:
     """Every process has one thread: they share the cores already."""
-    strong, weak, trees = (600, 300, (600,)) if quick else (200_000, 50_000, (200_000, 1_000_000))
+    strong, weak, trees = (600, 300, (600,)) if quick else (100_000, 50_000, (100_000, 1_000_000))
     processes = PROCESSES[:2] if quick else PROCESSES
     return [
         *(Case("strong", strong, p, 1) for p in processes),
@@ -133,9 +134,7 @@ def work(n: int) -> Row:
             team.clock.apart = True
         with PeakMemory() as peak:
             fit(net, nodes, baseline=MovingAverageBaseline(n), steps=STEPS + 1, callbacks=[look], sharing=partition)
-    steps = [
-        {name: after[name] - before[name] for name in after} for before, after in zip(seen, seen[1:], strict=False)
-    ]
+    steps = [{name: after[name] - before[name] for name in after} for before, after in pairwise(seen)]
     return {name: median(step[name] for step in steps) for name in steps[0]} | {"megabytes": peak.megabytes}
 
 
@@ -171,7 +170,7 @@ def tables(rows: Sequence[Row]) -> list[Table]:
         "GB received",
         "network, s",
         "a step, s",
-        "of one machine, s",
+        "by one, s",
     ]
     return [*found, Table("Computed from these, not measured: a step by many machines", head, list(_forecasts(rows)))]
 
