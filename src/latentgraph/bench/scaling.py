@@ -51,7 +51,7 @@ class Case(NamedTuple):
 
 def cases(quick: bool, threads: Sequence[int]) -> list[Case]:
     """Every process has one thread: they share the cores already."""
-    strong, weak, trees = (600, 300, (600,)) if quick else (200_000, 50_000, (200_000, 1_000_000))
+    strong, weak, trees = (600, 300, (600,)) if quick else (100_000, 50_000, (100_000, 1_000_000))
     processes = PROCESSES[:2] if quick else PROCESSES
     return [
         *(Case("strong", strong, p, 1) for p in processes),
@@ -170,7 +170,7 @@ def tables(rows: Sequence[Row]) -> list[Table]:
         "GB received",
         "network, s",
         "a step, s",
-        "of one machine, s",
+        "by one, s",
     ]
     return [*found, Table("Computed from these, not measured: a step by many machines", head, list(_forecasts(rows)))]
 
