@@ -24,6 +24,7 @@ BENCHES = {
     "continuous": "diffusion over a continuous graph, forward and backward, beside (n, n) matrices",
     "step": "a training step from 1,000 to 1,000,000 nodes, and which part of it takes how long",
     "memory": "how memory grows with the number of nodes",
+    "population": "latentgraph fit on up to a million rows: time, memory, and where it goes",
     "warmup": "what starting up and the first call cost",
     "figure-speed-memory": "the paper's figure: time and memory of a training step against the number of nodes",
     "table-times": "the paper's table: training and test iterations for 564, 5,000 and 10,000 nodes",
