@@ -31,7 +31,7 @@ docs: $(READY)  ## build the documentation in docs/_build/html; a warning is an 
 	$(BIN)/sphinx-build -W --keep-going -q -b doctest docs docs/_build/doctest
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
 
-bench: $(READY)  ## measure everything (25 minutes; leave the machine alone) and renew the tables of docs/speed.md, gradients.md
+bench: $(READY)  ## measure everything (25 minutes and a table of a million rows; leave the machine alone); renew the pages
 	$(BIN)/latentgraph bench --out results
 	$(BIN)/python -m latentgraph.bench.docs results docs/speed.md
 	$(BIN)/python -m latentgraph.bench.docs results docs/gradients.md
