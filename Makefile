@@ -31,9 +31,10 @@ docs: $(READY)  ## build the documentation in docs/_build/html; a warning is an 
 	$(BIN)/sphinx-build -W --keep-going -q -b doctest docs docs/_build/doctest
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
 
-bench: $(READY)  ## measure everything (25 minutes; leave the machine alone) and renew the tables of docs/speed.md
+bench: $(READY)  ## measure everything (25 minutes; leave the machine alone) and renew the tables of docs/speed.md, gradients.md
 	$(BIN)/latentgraph bench --out results
 	$(BIN)/python -m latentgraph.bench.docs results docs/speed.md
+	$(BIN)/python -m latentgraph.bench.docs results docs/gradients.md
 
 results: $(READY)  ## renew the tables in docs/ from the results files that `latentgraph reproduce` has written
 	$(BIN)/python -m latentgraph.experiments.docs results docs

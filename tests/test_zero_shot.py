@@ -19,6 +19,7 @@ from latentgraph.layers import DiscreteDGM
 from latentgraph.loss import graph_loss
 from latentgraph.model import DGMNet
 from latentgraph.presets import zero_shot_net
+from latentgraph.stacks import Stack
 from latentgraph.zero_shot import hierarchy
 from latentgraph.zero_shot.classes import Classes, ZeroShotMethod, arrange, subsample
 from latentgraph.zero_shot.dense_propagation import DGP, DensePropagationNet
@@ -89,8 +90,11 @@ def test_network_cut_to_first_rows_is_the_network() -> None:
     net = zero_shot_net(6, 9, hidden=12, embed_dim=4)
     x = torch.randn(40, 6)
     whole, graphs = net(x, generator=torch.Generator().manual_seed(1))
-    last = net.diffusions[-1].steps
-    last[0] = FirstRows(last[0], learn=7, targets=11)
+    last = net.diffusions[-1]
+    assert isinstance(last, Stack)
+    conv = last.steps[0]
+    assert isinstance(conv, RowNormalised)
+    last.steps[0] = FirstRows(conv, learn=7, targets=11)
     for training, rows in ((True, 7), (False, 11)):
         net.train(training)
         part, _ = net(x, generator=torch.Generator().manual_seed(1))
@@ -232,13 +236,12 @@ def test_gradient_flows_into_f(tree: tuple[Classes, Tensor]) -> None:
         net = method.network(classes)
         out, graphs = net(classes.x, generator=torch.Generator().manual_seed(0))
         loss = row_task(classes, unit=True).loss(out, torch.arange(classes.learn))
-        first = next(net.dgms[0].parameters())
-        f = next(net.dgms[0].embed.parameters())
+        dgm = next(module for module in net.modules() if isinstance(module, DiscreteDGM))
+        f = next(dgm.embed.parameters())
         (of_task,) = torch.autograd.grad(loss, f, retain_graph=True, allow_unused=True)
         assert (of_task is None) == by_graph_loss
         (of_graph,) = torch.autograd.grad(graph_loss(graphs, torch.randn(len(classes.x))), f)
         assert of_graph.abs().sum() > 0
-        assert first is not None
 
 
 def test_f_begins_with_principal_components() -> None:
@@ -349,5 +352,9 @@ def test_layers_are_the_presets() -> None:
     for dgm in net.dgms:
         assert isinstance(dgm, DiscreteDGM)
         assert (dgm.k, dgm.loop) == (3, True)
-    assert net.diffusions[0].steps[0].linear.out_features == 2048
-    assert isinstance(net.diffusions[1].steps[1], nn.LeakyReLU)
+    first, last = net.diffusions
+    assert isinstance(first, Stack)
+    assert isinstance(last, Stack)
+    assert isinstance(first.steps[0], RowNormalised)
+    assert first.steps[0].linear.out_features == 2048
+    assert isinstance(last.steps[1], nn.LeakyReLU)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jsonargparse import ArgumentParser, Namespace
 
 from latentgraph import __version__
-from latentgraph.errors import InputError, RunError
+from latentgraph.errors import InputError, LostProcessError, RunError, SaidByFirstError
 from latentgraph.experiments.catalogue import CATALOGUE
 from latentgraph.runs.options import DEFAULTS, OPTIONS
 
@@ -23,9 +25,11 @@ BENCHES = {
     "sampler": "exact Gumbel-top-k beside the dense formula and beside libraries for nearest neighbours",
     "continuous": "diffusion over a continuous graph, forward and backward, beside (n, n) matrices",
     "step": "a training step from 1,000 to 1,000,000 nodes, and which part of it takes how long",
+    "scaling": "training steps by 1, 2 and 4 processes, and what 8 and 64 machines would take",
     "memory": "how memory grows with the number of nodes",
     "warmup": "what starting up and the first call cost",
     "figure-speed-memory": "the paper's figure: time and memory of a training step against the number of nodes",
+    "gradients": "bias and variance of the ways to train a sampled graph, against all graphs of a small problem",
     "table-times": "the paper's table: training and test iterations for 564, 5,000 and 10,000 nodes",
 }
 
@@ -37,10 +41,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     arguments = _parser().parse_args(argv)
     try:
+        if _processes() > 1 and arguments.subcommand != "fit":
+            raise InputError(f"{_processes()} processes were started; only fit knows how to share work. Start one.")
         return _COMMANDS[arguments.subcommand](arguments[arguments.subcommand])
+    except SaidByFirstError:
+        return 2
     except InputError as error:
         print(f"latentgraph: {error}", file=sys.stderr)
         return 2
+    except LostProcessError as error:
+        print(f"latentgraph: {error} {_how_to_go_on(arguments)}", file=sys.stderr, flush=True)
+        return 1
     except RunError as error:
         print(f"latentgraph: {error}", file=sys.stderr)
         return 1
@@ -50,6 +61,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print(f"\nlatentgraph: interrupted. {_how_to_go_on(arguments)}", file=sys.stderr)
         return 130
+
+
+def _processes() -> int:
+    """How many of us a launcher such as torchrun has started."""
+    return int(os.environ.get("WORLD_SIZE", "1")) if "RANK" in os.environ else 1
 
 
 def _how_to_go_on(arguments: Namespace) -> str:
@@ -87,6 +103,9 @@ def _parser() -> ArgumentParser:
     fit.add_argument("--jobs", type=int, default=1, help="processes that test folds side by side (default: 1)")
     fit.add_argument("--resume", action="store_true", help="continue the interrupted run in --out, to the same result")
     fit.add_argument("--overwrite", action="store_true", help="replace the run in --out")
+    fit.add_argument(
+        "--timeout", type=float, default=600.0, help="seconds that a process of several (torchrun) waits for the others"
+    )
     commands.add_subcommand("fit", fit, help="train on a table")
 
     tune = ArgumentParser(
@@ -222,7 +241,16 @@ def _fit(arguments: Namespace) -> int:
 
     plan = _plan(arguments, folds=arguments.folds)
     how = {name: arguments[name] for name in ("resume", "overwrite", "jobs")}
-    summary = fitting.run(plan, arguments.out, **how)
+    if _processes() > 1:
+        from latentgraph.distributed.group import joined
+
+        with joined(arguments.timeout) as team:
+            first = team is None or team.first
+            summary = fitting.run(replace(plan, verbose=first), arguments.out, **how)
+        if not first:
+            return 0
+    else:
+        summary = fitting.run(plan, arguments.out, **how)
     if arguments.json:
         print(json.dumps(summary, indent=2))
         return 0

@@ -13,3 +13,11 @@ class RunError(RuntimeError):
 
     The command line prints its message without a traceback and exits with status 1.
     """
+
+
+class SaidByFirstError(InputError):
+    """Of several processes the first has the message for the user; the others end with this one, in silence."""
+
+
+class LostProcessError(RunError):
+    """Another process that shares the work has ended, or does not answer in time."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from torch_geometric.data import Data
 
     from latentgraph.explorer import Page
+    from latentgraph.sparse import Structure
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,15 +89,48 @@ class LatentGraph:
     @cached_property
     def backwards(self) -> Backwards:
         """The edges of a discrete graph read backwards; several convolutions share it."""
+        return backwards(self.places, self.num_sources)
+
+    # What differs where several processes share the nodes: there, nodes and rows are not the same (`PartOfGraph`).
+
+    @property
+    def all_x_hat(self) -> Tensor:
+        """(m, d_hat) embedding of all who could be chosen."""
+        return self.x_hat
+
+    @property
+    def first_row(self) -> int:
+        """The number of the first node of `x_hat` in `all_x_hat`."""
+        return 0
+
+    @property
+    def places(self) -> Tensor:
+        """(n, k) the rows of `sources(h)` where the neighbours are [discrete]."""
         assert self.neighbors is not None
-        return backwards(self.neighbors)
+        return self.neighbors
+
+    @property
+    def num_sources(self) -> int:
+        """Rows of `sources(h)`."""
+        return self.num_nodes
+
+    def sources(self, h: Tensor) -> Tensor:
+        """Features (n, c) of the nodes -> the rows that their edges start at."""
+        return h
+
+    def mean_of_edges(self, values: Tensor) -> float | None:
+        """The mean of numbers that belong to some of the edges; None if there are none."""
+        return float(values.mean()) if len(values) else None
+
+    @property
+    def local_edges(self) -> Tensor | None:
+        """(2, e) edges from rows of `sources(h)` to rows of `x_hat`. None for a continuous graph."""
+        return self.edge_index
 
     @property
     def weighed(self) -> Tensor:
-        """(n, m) the nodes that `weights` belong to."""
-        over = self.neighbors if self.candidates is None else self.candidates
-        assert over is not None
-        return over
+        """(n, m) the rows of `sources(h)` that `weights` belong to."""
+        return self.places if self.candidates is None else self.candidates
 
     @cached_property
     def weighed_backwards(self) -> Backwards:
@@ -225,7 +259,29 @@ def edge_homophily(edge_index: Tensor, y: Tensor) -> float:
     return float((a == b)[known].float().mean())
 
 
-def on_graph(module: nn.Module, x: Tensor, graph: Tensor | LatentGraph | None) -> Tensor:
+class Part(Protocol):
+    """One process's part of a graph whose nodes several processes share: see `latentgraph.distributed`."""
+
+    @property
+    def local_edges(self) -> Tensor: ...
+
+    def sources(self, h: Tensor) -> Tensor: ...
+
+    def on_all(self, module: nn.Module, x: Tensor) -> Tensor: ...
+
+    def own_first(self, x: Tensor) -> tuple[Tensor, Tensor]: ...
+
+    def normalised(self, dtype: torch.dtype) -> tuple[Tensor, Structure]: ...
+
+
+AnyGraph = Tensor | LatentGraph | Part
+
+
+def is_part(graph: AnyGraph) -> TypeGuard[Part]:
+    return not isinstance(graph, Tensor) and hasattr(graph, "on_all")
+
+
+def on_graph(module: nn.Module, x: Tensor, graph: AnyGraph | None) -> Tensor:
     """Call a module with what its `forward` asks for: `(x)`, `(x, edge_index)` or `(x, graph)`.
 
     Node-wise modules (an MLP, the identity) see the features only, PyG convolutions the edge list, and the modules of
@@ -248,6 +304,8 @@ def on_graph(module: nn.Module, x: Tensor, graph: Tensor | LatentGraph | None) -
             "gradient goes. Use GCN, GAT, EdgeConv or RowNormalised of latentgraph.diffusion, or a gradient without "
             "weights: Reinforce or PlackettLuce of latentgraph.gradients."
         )
+    if is_part(graph):
+        return graph.on_all(module, x)
     edge_index = graph.edge_index if isinstance(graph, LatentGraph) else graph
     if edge_index is None:
         raise InputError(

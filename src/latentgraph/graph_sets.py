@@ -40,6 +40,8 @@ class GraphSet(NodeSet):
     (2, torch.Size([2, 3]))
     """
 
+    edge_index: Tensor | None = None
+
     def __post_init__(self) -> None:
         if self.batch is None:
             raise InputError("a GraphSet needs batch: the number of the graph of each row of x, 0, 0, ..., 1, ...")

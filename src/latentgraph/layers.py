@@ -11,13 +11,16 @@ from torch import Tensor, nn
 from latentgraph.blocks import graph_sizes
 from latentgraph.errors import InputError
 from latentgraph.geometry import Euclidean, Geometry
-from latentgraph.graph import LatentGraph, neighbors_to_edges, on_graph
+from latentgraph.graph import AnyGraph, LatentGraph, neighbors_to_edges, on_graph
 from latentgraph.probability import edge_log_p
 from latentgraph.sampling import gumbel_top_k, nearest
 from latentgraph.sampling.small_graphs import with_small_graphs
 
 if TYPE_CHECKING:
     from latentgraph.gradients import Gradient
+
+if TYPE_CHECKING:
+    from latentgraph.distributed.partition import Partition
 
 
 class _DGM(nn.Module):
@@ -41,7 +44,7 @@ class _DGM(nn.Module):
         """t > 0. Learned through its logarithm, so that no step can make it negative."""
         return self.log_temperature.exp()
 
-    def _embedding(self, x: Tensor, graph: Tensor | LatentGraph | None) -> Tensor:
+    def _embedding(self, x: Tensor, graph: AnyGraph | None) -> Tensor:
         return self.geometry.project(on_graph(self.embed, x, graph))
 
 
@@ -104,19 +107,27 @@ class DiscreteDGM(_DGM):
     def forward(
         self,
         x: Tensor,
-        edge_index: Tensor | LatentGraph | None = None,
+        edge_index: AnyGraph | None = None,
         batch: Tensor | None = None,
         *,
         generator: torch.Generator | None = None,
         guests: int = 0,
         keys: Tensor | None = None,
+        partition: Partition | None = None,
     ) -> LatentGraph:
         """Features (n, d), optional input graph and graph ids -> a sampled graph.
 
         The last `guests` rows are new ones: they choose among the others, and nobody chooses them. So a guest's graph
         does not depend on the other guests; `keys` (guests,) name them to the noise, see `gumbel_top_k`.
+
+        With a `partition` x holds the rows of this process, and the graph the edges into them: the same edges as if
+        one process had all rows. See `latentgraph.distributed`.
         """
         x_hat = self._embedding(x, edge_index)
+        if partition is not None:
+            if guests or batch is not None:
+                raise InputError("processes share the rows of one graph: leave out batch and guests.")
+            return self._part(x_hat, partition, generator)
         if guests and batch is not None:
             raise InputError("guests join one graph: leave out batch.")
         residents = x_hat[: len(x_hat) - guests]
@@ -151,8 +162,22 @@ class DiscreteDGM(_DGM):
             return graph
         return self.gradient.weigh(graph, guests=guests, keys=keys, generator=generator)
 
+    def _part(self, x_hat: Tensor, partition: Partition, generator: torch.Generator | None) -> LatentGraph:
+        """The neighbours of this process's rows, among all rows."""
+        from latentgraph.distributed.graph import part_of_graph
+
+        everyone = partition.gather(x_hat)
+        if self.noise:
+            self._calibrate(everyone.detach(), None)
+        seed = partition.draw_seed(generator) if self.noise else None
+        neighbors = self._choose(everyone.detach(), seed, loop=self.loop, query=partition.numbers(x_hat.device))
+        temperature, geometry = self.temperature, self.geometry
+        return part_of_graph(
+            x_hat, everyone, neighbors, partition, temperature, geometry, loop=self.loop, sampled=self.noise
+        )
+
     def _choose(
-        self, x_hat: Tensor, generator: torch.Generator | None, *, keys: Tensor | None = None, **among: Any
+        self, x_hat: Tensor, generator: torch.Generator | int | None, *, keys: Tensor | None = None, **among: Any
     ) -> Tensor:
         """k neighbours for each row: sampled, or without noise the nearest."""
         if not self.noise:
@@ -215,12 +240,18 @@ class ContinuousDGM(_DGM):
     def forward(
         self,
         x: Tensor,
-        edge_index: Tensor | LatentGraph | None = None,
+        edge_index: AnyGraph | None = None,
         batch: Tensor | None = None,
         *,
         generator: torch.Generator | None = None,
+        partition: Partition | None = None,
     ) -> LatentGraph:
         """Features (n, d), optional input graph and graph ids -> a weighted graph. Nothing is random here."""
+        if partition is not None:
+            raise InputError(
+                "a continuous graph joins all pairs, and its rows cannot be shared by processes. Use DiscreteDGM, or "
+                "start one process."
+            )
         x_hat = self._embedding(x, edge_index)
         self._calibrate(x_hat, batch)
         return LatentGraph(x_hat, self.temperature, self.geometry, threshold=self.threshold, batch=batch)

@@ -68,7 +68,13 @@ def graph_loss(
             )
         if likelihood == "plackett_luce":
             likely = plackett_luce(
-                graph.x_hat, graph.neighbors, graph.temperature, graph.geometry, loop=graph.loop, batch=graph.batch
+                graph.all_x_hat,
+                graph.neighbors,
+                graph.temperature,
+                graph.geometry,
+                loop=graph.loop,
+                batch=graph.batch,
+                first_row=graph.first_row,
             )
         else:
             of_edges = graph.log_p if likelihood == "paper" else graph.log_p.exp()

@@ -36,8 +36,10 @@ from latentgraph.layers import DiscreteDGM
 from latentgraph.model import DGMNet, consensus
 from latentgraph.sampling import nearest
 from latentgraph.training import History, NodeSet, Task, fit
+from latentgraph.working import current_team
 
 if TYPE_CHECKING:
+    from latentgraph.distributed.partition import Partition
     from latentgraph.explorer import Page
 
 GEOMETRIES: dict[str, type[Geometry]] = {"euclidean": Euclidean, "hyperbolic": PoincareBall, "sphere": Sphere}
@@ -139,7 +141,8 @@ class DGMEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             )
         self.k_ = int(min(self.k, len(x) - 1))
         self.edge_index_ = as_edge_index(graph, len(x))
-        self.forest_, self.opinion_ = self._forest(y, weight, outputs)
+        partition = self._partition(x, y)
+        self.forest_, self.opinion_ = self._forest(y, weight, outputs, partition)
         inputs = self._inputs(self.population_, self.opinion_).float()
         with torch.random.fork_rng():
             torch.manual_seed(self.seed_)
@@ -148,9 +151,14 @@ class DGMEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             assert isinstance(embed, FromPrincipal)
             embed.start(inputs)
         learn, stop = self._split(y, weight, random)
+        # Several processes share all rows; one that is alone learns from a large table in parts.
+        part_size = self.batch_size if partition is None else len(inputs)
         train, validation, watch = node_sets(
-            NodeSet(inputs, y, learn, self.edge_index_, weight=weight), stop, self.batch_size, self.seed_, to
+            NodeSet(inputs, y, learn, self.edge_index_, weight=weight), stop, part_size, self.seed_, to
         )
+        if partition is not None:
+            assert isinstance(train, NodeSet)
+            train, validation = partition.part(train), validation and partition.part(validation)
         self.net_.to(to)
         head.to(to)
         if self._dgm.gradient is not None and self._dgm.gradient.baseline is not None:
@@ -168,20 +176,38 @@ class DGMEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             callbacks=[watch],
             checkpoint=self._checkpoint,
             seed=self.seed_,
+            sharing=partition,
             show=self.verbose,
             title="learning the graph",
         )
         # Predictions in double precision: in single, a row's rounding depends on how many rows are in the call.
         self.net_.to("cpu").double()
         self.n_iter_ = len(self.history_.rows)
-        self._look_back(task)
+        self._look_back(task, partition)
 
-    def _forest(self, y: Tensor, weight: Tensor | None, outputs: int) -> tuple[Forest | None, Tensor | None]:
+    def _partition(self, x: Array, y: Tensor) -> Partition | None:
+        """Inside `latentgraph.distributed.group.joined` the processes share the rows; each was given all of them."""
+        team = current_team()
+        if team is None:
+            return None
+        from latentgraph.distributed.estimating import partition_of
+
+        self.seed_, found = partition_of(x, y, self.seed_, team)
+        return found
+
+    def _forest(
+        self, y: Tensor, weight: Tensor | None, outputs: int, partition: Partition | None
+    ) -> tuple[Forest | None, Tensor | None]:
         """Trees grown on the labelled rows, and what they think of each row."""
         if not self.trees:
             return None, None
         x, target, known = self.population_.numpy(), y.numpy(), _known(y, weight).numpy()
-        forest, opinion = Forest.grow(x, target, known, outputs, self.trees, self.seed_)
+        grow = (x, target, known, outputs, self.trees, self.seed_)
+        if partition is not None:
+            from latentgraph.distributed.estimating import grow_together
+
+            return grow_together(*grow, partition)
+        forest, opinion = Forest.grow(*grow)
         return forest, torch.as_tensor(opinion)
 
     def _inputs(self, features: Tensor, opinion: Tensor | None = None) -> Tensor:
@@ -217,11 +243,23 @@ class DGMEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         stop[np.concatenate(taken)] = True
         return known & ~stop, stop if stop.any() else None
 
-    def _look_back(self, task: Task) -> None:
+    def _look_back(self, task: Task, partition: Partition | None) -> None:
         """What the trained network says of its own population."""
+        inputs = self._inputs(self.population_, self.opinion_)
+        if partition is not None:
+            from latentgraph.distributed.estimating import consensus_together
+
+            generator = torch.Generator().manual_seed(self.seed_)
+            mean, graphs = consensus_together(
+                self.net_, inputs, self.edge_index_, self.samples, task.link, generator, partition
+            )
+            self._mean_of_population = mean.numpy()
+            self.graph_ = edge_frequencies(graphs)
+            self.embedding_ = graphs[0].x_hat.detach().numpy()
+            return
         outs: list[Tensor] = []
         total = sp.csr_array((len(self.population_),) * 2, dtype=np.float64)
-        for out, graph in self._sampled(self._inputs(self.population_, self.opinion_), task.link):
+        for out, graph in self._sampled(inputs, task.link):
             outs.append(out)
             total = total + edge_frequencies([graph])
             self.embedding_ = graph.x_hat.numpy()

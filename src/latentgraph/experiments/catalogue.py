@@ -32,6 +32,7 @@ CATALOGUE = {
     "whole-graphs": ("whole_graphs", "not of the paper: molecules and proteins, each a graph of its own, ten folds"),
     "shapenet": ("shapenet", "parts of 3D shapes, point by point: DGCNN and dDGM on a subset of ShapeNet part"),
     "shapenet-full": ("shapenet", "the same with all of ShapeNet part and the paper's sizes; wants a GPU"),
+    "gradients": ("gradients", "not of the paper: ways to train a sampled graph, in one network on Cora"),
     "times": ("times", "training and test iterations from 564 to 1,000,000 nodes"),
     "tables": ("suite", "not of the paper: the classifier as it comes on seven tables, with all labels and with 5 %"),
 }

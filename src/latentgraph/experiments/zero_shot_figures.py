@@ -32,27 +32,27 @@ def trained_module(data: ImageNetClasses, *, steps: int = STEPS, hidden: int = B
     method = BestDGM(0, steps=steps)
     method.hidden = hidden
     method.fit(problem(data, 0)[0])
-    module = method.net.dgms[0]
-    assert isinstance(module, DiscreteDGM)
-    return module
+    return next(module for module in method.net.modules() if isinstance(module, DiscreteDGM))
 
 
 @torch.no_grad()
 def write(data: ImageNetClasses, module: DiscreteDGM, out: Path) -> list[Path]:
     """Three pictures: zero_shot_wordnet.png, zero_shot_learned.png, zero_shot_hops.png."""
-    x_hat = module.embed(F.normalize(data.x))  # f is node-wise: it also places words that are no class of ImageNet
+    space = module.geometry
+    # f is node-wise: it also places words that are no class of ImageNet.
+    x_hat = space.project(module.embed(F.normalize(data.x)))
     names = [name.replace("_", " ") for name in data.names]
-    node = data.names.index(NODE)
+    node = next(i for i in data.animals.tolist() if data.names[i] == NODE)  # another node has the same name
     children = child_matrix(data.parent_edges, len(names))
     around = sp.csr_array(children + children.T)
     n = data.num_candidates
     # The most probable edges are the nearest neighbours; ring_figure orders them by p.
-    chosen = nearest(x_hat[:n], MOST)
-    square = (x_hat[:n, None] - x_hat[chosen]).square().sum(2)
+    chosen = nearest(x_hat[:n], MOST, geometry=space)
+    square = space.sq_dist(x_hat[:n, None], x_hat[chosen])
     start = np.arange(0, n * MOST + 1, MOST)
     p = torch.exp(-module.temperature * square).double().numpy()
     learned = sp.csr_array((p.ravel(), chosen.numpy().ravel(), start), shape=(n, n))
-    graph = LatentGraph(x_hat, module.temperature, module.geometry)
+    graph = LatentGraph(x_hat, module.temperature, space)
     figures = {
         "wordnet": ring_figure(around, node, most=MOST, names=names),
         "learned": ring_figure(learned, node, most=MOST, names=names),

@@ -18,8 +18,8 @@ from latentgraph.graph import LatentGraph
 class Both(Gradient):
     r"""The weights of a `Softmax`, and a graph loss from rewards: the two terms of one derivative,
 
-    .. math:: \nabla_\theta \, E_A[L(A, w_\theta(A))] = E_A\big[\nabla_\theta L(A, w_\theta(A))
-              + L \, \nabla_\theta \log P_\theta(A)\big]
+    .. math:: \nabla_\theta \, E_A[L(A, w_\theta(A))] = E_A[\nabla_\theta L(A, w_\theta(A))
+              + L \, \nabla_\theta \log P_\theta(A)]
 
     The task loss has the first; `PlackettLuce` adds the second, and the sum is unbiased. The other weights estimate the
     whole derivative by themselves: with rewards it would be counted twice.

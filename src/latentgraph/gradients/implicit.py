@@ -19,8 +19,8 @@ from latentgraph.graph import LatentGraph
 class Implicit(Gradient):
     r"""Weights 1 for the k sampled candidates and 0 for the others (z), with the gradient
 
-    .. math:: \nabla_\theta L = \tfrac{1}{\lambda} \big( z(\theta + \varepsilon)
-              - z(\theta + \varepsilon - \lambda \nabla_z L) \big), \qquad z(u) = \text{the k largest of } u, \quad
+    .. math:: \nabla_\theta L = \tfrac{1}{\lambda} (z(\theta + \varepsilon)
+              - z(\theta + \varepsilon - \lambda \nabla_z L)), \qquad z(u) = \text{the k largest of } u, \quad
               \theta_{ij} = \log p_{ij}
 
     with the same Gumbel noise :math:`\varepsilon` in both terms. The sampler keeps no noise; it is drawn here, from its

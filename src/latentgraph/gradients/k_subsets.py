@@ -1,8 +1,15 @@
 r"""The law of k-subsets with :math:`P(S) \propto \prod_{j \in S} p_j, |S| = k` (conditional Poisson sampling).
 
-Its sums over subsets are elementary symmetric polynomials, :math:`e_r(p) = \sum_{|S| = r} \prod_{j \in S} p_j`, with
-:math:`e_r(p_1 \dots p_m) = e_r(p_1 \dots p_{m-1}) + p_m e_{r-1}(p_1 \dots p_{m-1})`: O(m k) for everything. All in
-logarithms and in double precision, for rows (n, m) of log p side by side.
+Its sums over subsets are elementary symmetric polynomials :math:`e_r(p) = \sum_{|S| = r} \prod_{j \in S} p_j`. With
+their ratios :math:`a_r = e_r / e_{r-1}` over the first j - 1 candidates, candidate j is the last of r chosen ones with
+the chance
+
+.. math:: \pi_j(r) = \frac{p_j e_{r-1}}{e_r + p_j e_{r-1}} = \frac{p_j}{a_r + p_j}, \qquad
+          a_r \leftarrow (a_r + p_j) \, \frac{a_{r-1}}{a_{r-1} + p_j}
+
+where the last factor is 1 for r = 1. No ratio is a difference, or overflows. A subset is
+then a walk from the last candidate to the first: with r still to be chosen, j is taken with the chance
+:math:`\pi_j(r)`. O(m k) for everything, for rows (n, m) of log p side by side.
 """
 
 from __future__ import annotations
@@ -15,37 +22,27 @@ from torch.autograd.function import once_differentiable
 
 from latentgraph.errors import InputError
 
-NONE = -1e300  # the logarithm of an empty sum: finite, so that the difference of two of them is
+CERTAIN = 300.0  # further from the k-th largest log p than this, a candidate is in or out, but for e^-300
 
 
 def subset_marginals(log_p: Tensor, k: int) -> Tensor:
-    r""":math:`\mu_j = P(j \in S) = p_j \, e_{k-1}(p_{\ne j}) / e_k(p)`: (n, m) -> (n, m), differentiable once.
+    r""":math:`\mu_j = P(j \in S)`: (n, m) -> (n, m), differentiable once.
 
     >>> subset_marginals(torch.tensor([[0.0, 0.0, -1000.0]]), k=2)
     tensor([[1., 1., 0.]])
     """
-    _check(log_p, k)
     out: Tensor = _Marginals.apply(log_p, k)  # type: ignore[no-untyped-call]
     return out
 
 
 @torch.no_grad()
 def sample_subsets(log_p: Tensor, k: int, uniform: Tensor) -> Tensor:
-    """An exact sample for each row: (n, m) and as many uniform numbers -> (n, m) bool, k in each row.
-
-    From the last candidate to the first: with r still to be chosen, j is taken with the probability
-    p_j e_{r-1}(before j) / e_r(up to j).
-    """
-    _check(log_p, k)
-    theta = _shifted(log_p)
-    n, m = theta.shape
-    sums, log_u = _sums(theta, k), uniform.log()
-    left = torch.full((n, 1), k, device=log_p.device)
-    taken = torch.zeros(n, m, dtype=torch.bool, device=log_p.device)
-    for j in reversed(range(m)):
-        log_chance = theta[:, j : j + 1] + sums[j].gather(1, (left - 1).clamp_min(0)) - sums[j + 1].gather(1, left)
-        must = left > j  # no more than are wanted are left: rounding must not lose one
-        take = (left > 0) & (must | (log_u[:, j : j + 1] < log_chance))
+    """An exact sample for each row: (n, m) and as many numbers in (0, 1) -> (n, m) bool, k in each row."""
+    chances = _chances(log_p, k)
+    left = torch.full((len(log_p), 1), k, device=log_p.device)
+    taken = torch.zeros_like(log_p, dtype=torch.bool)
+    for j in reversed(range(len(chances))):
+        take = uniform[:, j : j + 1] < chances[j].gather(1, left)
         taken[:, j : j + 1] = take
         left = left - take.long()
     return taken
@@ -54,59 +51,74 @@ def sample_subsets(log_p: Tensor, k: int, uniform: Tensor) -> Tensor:
 class _Marginals(torch.autograd.Function):
     """With the k-hot vector z of S, mu = E[z], and its Jacobian in log p is the covariance of z.
 
-    What comes back, v, becomes E[z_j (v z)] - E[z_j] E[v z]: v z is a sum over S, whose expectations under the laws of
-    the candidates before and after j obey the recursion of the sums.
+    What comes back, v, becomes E[z_j (v z)] - E[z_j] E[v z]. The walk meets j with r to be chosen: v z is then what was
+    collected on the way, v_j if it is taken, and on average `mean` of what is still to come.
     """
 
     @staticmethod
     def forward(ctx: Any, log_p: Tensor, k: int) -> Tensor:
-        theta = _shifted(log_p)
-        before, after = _sums(theta, k), _sums(theta.flip(1), k)
-        ctx.save_for_backward(theta, before, after)
-        return _parts(theta, before, after).sum(2).T.to(log_p.dtype)
+        chances = _chances(log_p, k)
+        ctx.save_for_backward(chances)
+        at = _start(chances)  # probability that the walk comes to j with r to be chosen
+        mu = torch.empty_like(log_p)
+        for j in reversed(range(len(chances))):
+            taken = at * chances[j]
+            mu[:, j] = taken.sum(1)
+            at = _go_on(at, taken)
+        return mu
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        theta, before, after = ctx.saved_tensors
-        v = grad.to(theta)
-        mean_before, mean_after = _means(theta, v, before), _means(theta.flip(1), v.flip(1), after)
-        parts = _parts(theta, before, after)
-        of_others = mean_before[:-1, :, :-1] + mean_after.flip(0)[1:, :, :-1].flip(2)
-        together = (parts * (of_others + v.T[:, :, None])).sum(2)  # E[z_j (v z)]
-        return (together - parts.sum(2) * mean_before[-1, :, -1]).T.to(grad), None
+        (chances,) = ctx.saved_tensors
+        v = grad.to(chances)[..., None]
+        means = [torch.zeros_like(chances[0])]  # of v z over the first j candidates, r of them chosen
+        for j, chance in enumerate(chances[:-1]):
+            means.append(torch.lerp(means[-1], _shift(means[-1]) + v[:, j], chance))
+        at = _start(chances)
+        collected = torch.zeros_like(at)  # of v z on the way, times the probability of the way
+        out = torch.empty_like(grad)
+        whole = torch.lerp(means[-1], _shift(means[-1]) + v[:, -1], chances[-1])[:, -1:]  # E[v z]
+        for j in reversed(range(len(chances))):
+            taken, with_j = at * chances[j], (collected + at * v[:, j]) * chances[j]
+            out[:, j] = (with_j + taken * (_shift(means[j]) - whole)).sum(1)
+            at, collected = _go_on(at, taken), collected - collected * chances[j] + _shift_back(with_j)
+        return out, None
 
 
-def _parts(theta: Tensor, before: Tensor, after: Tensor) -> Tensor:
-    """(m, n, k): the probability that j is in S together with r = 0 .. k-1 of the candidates before it."""
-    rest = after.flip(0)[1:, :, :-1].flip(2)  # k - 1 - r of the candidates after it
-    return (before[:-1, :, :-1] + rest + theta.T[:, :, None] - before[-1, :, -1:]).exp()
-
-
-def _sums(theta: Tensor, k: int) -> Tensor:
-    """(m + 1, n, k + 1): log e_0 .. log e_k of the first 0, 1, ..., m candidates."""
-    sums = theta.new_full((theta.shape[1] + 1, len(theta), k + 1), NONE)
-    sums[:, :, 0] = 0.0
-    for j, column in enumerate(theta.unbind(1)):
-        torch.logaddexp(sums[j, :, 1:], sums[j, :, :-1] + column[:, None], out=sums[j + 1, :, 1:])
-    return sums
-
-
-def _means(theta: Tensor, v: Tensor, sums: Tensor) -> Tensor:
-    """(m + 1, n, k + 1): mean of the sum of v over 0 .. k of the first 0, 1, ..., m candidates."""
-    taken = (sums[:-1, :, :-1] + theta.T[:, :, None] - sums[1:, :, 1:]).exp()  # chance that the last one is among them
-    means = torch.zeros_like(sums)
-    for j, column in enumerate(v.unbind(1)):
-        means[j + 1, :, 1:] = torch.lerp(means[j, :, 1:], means[j, :, :-1] + column[:, None], taken[j])
-    return means
-
-
-def _shifted(log_p: Tensor) -> Tensor:
-    """In double precision, the largest of each row 0: a common factor of all p changes nothing."""
-    theta = log_p.detach().double()
-    return theta - theta.amax(1, keepdim=True)
-
-
-def _check(log_p: Tensor, k: int) -> None:
+def _chances(log_p: Tensor, k: int) -> Tensor:
+    """(m, n, k + 1): the chance of candidate j to be the last of r = 0 .. k chosen among the first j."""
     if log_p.ndim != 2 or not 1 <= k <= log_p.shape[1]:
         raise InputError(f"log p has the shape {tuple(log_p.shape)}; for k={k} it must be (n, m) with m >= k >= 1.")
+    theta = log_p.detach().double()
+    theta = theta - theta.topk(k, dim=1).values[:, -1:]  # a common factor of all p changes nothing
+    p = theta.clamp(-CERTAIN, CERTAIN).exp()
+    found = p.new_zeros(p.shape[1], len(p), k + 1)
+    ratio = p.new_zeros(len(p), k)  # a_1 .. a_k; zero where there are fewer candidates than r
+    for j, column in enumerate(p.unbind(1)):
+        more = ratio + column[:, None]
+        found[j, :, 1:] = column[:, None] / more
+        ratio = torch.cat([more[:, :1], more[:, 1:] * (ratio[:, :-1] / more[:, :-1])], dim=1)
+    return found
+
+
+def _start(chances: Tensor) -> Tensor:
+    """All k are to be chosen: (n, k + 1)."""
+    at = torch.zeros_like(chances[0])
+    at[:, -1] = 1.0
+    return at
+
+
+def _go_on(at: Tensor, taken: Tensor) -> Tensor:
+    """To the next candidate: one fewer to be chosen after one was taken."""
+    return at - taken + _shift_back(taken)
+
+
+def _shift(values: Tensor) -> Tensor:
+    """values[r - 1] in the place of r."""
+    return torch.nn.functional.pad(values[:, :-1], (1, 0))
+
+
+def _shift_back(values: Tensor) -> Tensor:
+    """values[r + 1] in the place of r."""
+    return torch.nn.functional.pad(values[:, 1:], (0, 1))

@@ -42,40 +42,41 @@ class Part:
         return self.unfinished / f"test-{self.number}"
 
 
-def tested(
-    plan: Plan,
-    frame: Any,
-    target: Target,
-    y: Array,
-    splits: Sequence[tuple[Array, Array]],
-    unfinished: Path,
-    jobs: int,
-) -> list[Tested]:
-    """The result on every part, in order. Parts whose result is kept in the folder `unfinished` are not tested again.
+def parts(
+    plan: Plan, frame: Any, target: Target, y: Array, splits: Sequence[tuple[Array, Array]], unfinished: Path
+) -> list[Part]:
+    """Everything that is tested on, in order; results are kept in the folder `unfinished`."""
+    return [Part(plan, frame, target, y, split, number, unfinished) for number, split in enumerate(splits, 1)]
+
+
+def tested(parts: Sequence[Part], jobs: int) -> list[Tested]:
+    """The result on every part, in order. Parts whose result is kept are not tested again.
 
     With several jobs the processes are quiet, and each has as many threads as this one.
     """
-    parts = [Part(plan, frame, target, y, split, number, unfinished) for number, split in enumerate(splits, 1)]
     found: dict[int, Tested] = {}
     for part in parts:
         if (kept := Tested.load(part.place)) is not None:
             found[part.number] = kept
-            plan.say(f"{part.name}: done before")
+            part.plan.say(f"{part.name}: done before")
     missing = [part for part in parts if part.number not in found]
     alone = min(jobs, len(missing)) <= 1
+    show = not alone and missing[0].plan.verbose
     if not alone:
-        missing = [replace(part, plan=replace(plan, verbose=False)) for part in missing]
+        missing = [replace(part, plan=replace(part.plan, verbose=False)) for part in missing]
     tasks = [(part.name, part) for part in missing]
-    with progress("folds", len(parts), plan.verbose and not alone) as report:
-        for part, result in side_by_side(_test, tasks, jobs, threads=torch.get_num_threads()):
+    with progress("folds", len(parts), show) as report:
+        for part, result in side_by_side(carry_out, tasks, jobs, threads=torch.get_num_threads()):
             found[part.number] = result
             report(len(found), result.scores[OURS])
     return [found[part.number] for part in parts]
 
 
-def _test(part: Part) -> Tested:
+def carry_out(part: Part, *, keep: bool = True) -> Tested:
+    """Train without the rows of a part, and test on them; the result is kept at once, or by another process."""
     part.plan.say(f"{part.name}: {len(part.split[0])} rows to learn from")
     training = part.unfinished / f"training-{part.number}"
     result = testing.tested(part.plan, part.frame, part.target, part.y, part.split, training)
-    result.save(part.place)
+    if keep:
+        result.save(part.place)
     return result
