@@ -34,6 +34,7 @@ docs: $(READY)  ## build the documentation in docs/_build/html; a warning is an 
 bench: $(READY)  ## measure everything (25 minutes; leave the machine alone) and renew the tables of docs/speed.md
 	$(BIN)/latentgraph bench --out results
 	$(BIN)/python -m latentgraph.bench.docs results docs/speed.md
+	$(BIN)/python -m latentgraph.bench.docs results docs/distributed.md
 
 results: $(READY)  ## renew the tables of docs/results.md from the results files that `latentgraph reproduce` has written
 	$(BIN)/python -m latentgraph.experiments.docs results docs/results.md
