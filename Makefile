@@ -33,8 +33,7 @@ docs: $(READY)  ## build the documentation in docs/_build/html; a warning is an 
 
 bench: $(READY)  ## measure everything (25 minutes and a table of a million rows; leave the machine alone); renew the pages
 	$(BIN)/latentgraph bench --out results
-	$(BIN)/python -m latentgraph.bench.docs results docs/speed.md
-	$(BIN)/python -m latentgraph.bench.docs results docs/gradients.md
+	$(BIN)/python -m latentgraph.bench.docs results docs
 
 results: $(READY)  ## renew the tables in docs/ from the results files that `latentgraph reproduce` has written
 	$(BIN)/python -m latentgraph.experiments.docs results docs
