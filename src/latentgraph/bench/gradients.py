@@ -34,7 +34,7 @@ LIBRARIES = ("matplotlib",)
 TEMPERATURES = (0.3, 3.0)
 SAMPLES = (1, 4, 16)
 PROBLEMS = 8
-COPIES = 500  # of each problem: so many independent estimates
+COPIES = 250  # of each problem: so many independent estimates
 
 Maker = Callable[[int, int], Gradient]  # samples, nodes -> a gradient
 
