@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from latentgraph.diffusion import Diffusion, Graph
 from latentgraph.errors import InputError
 from latentgraph.gather import weighted_sum_over_neighbors
-from latentgraph.graph import LatentGraph
+from latentgraph.graph import LatentGraph, Part
 from latentgraph.sparse_linear import SparseLinear
 
 
@@ -54,11 +54,11 @@ class Attended(SkipDiffusion):
             raise InputError("Attended weighs sampled edges, but a continuous graph has none. Use GCN or GAT.")
         k = graph.neighbors.shape[1]
         q = graph.log_p.view(-1, k).softmax(1).to(h.dtype)
-        mean = weighted_sum_over_neighbors(graph.neighbors, q, h, graph.backwards)
+        mean = weighted_sum_over_neighbors(graph.places, q, graph.sources(h), graph.backwards)
         return (h + k * mean) / (k + 1)
 
 
-def _mean(h: Tensor, edge_index: Tensor) -> Tensor:
-    source, target = edge_index
+def _mean(h: Tensor, graph: Tensor | Part) -> Tensor:
+    (source, target), rows = (graph, h) if isinstance(graph, Tensor) else (graph.local_edges, graph.sources(h))
     degree = target.bincount(minlength=len(h)).clamp_min(1)
-    return torch.zeros_like(h).index_add(0, target, h.index_select(0, source)) / degree[:, None]
+    return torch.zeros_like(h).index_add(0, target, rows.index_select(0, source)) / degree[:, None]

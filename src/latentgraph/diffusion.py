@@ -22,13 +22,14 @@ from latentgraph.blocks import Block, all_rows, other_graph, recomputed
 from latentgraph.continuous import flat_product, is_flat
 from latentgraph.errors import InputError
 from latentgraph.gather import sum_over_neighbors
-from latentgraph.graph import LatentGraph
+from latentgraph.graph import AnyGraph, LatentGraph, is_part
+from latentgraph.largest import largest
 from latentgraph.messages import flat_message_sum, strongest
 from latentgraph.probability import adjacency_block, edge_log_p
 from latentgraph.sparse import LastSeen, Structure, sparse_product, structure_of
 from latentgraph.weighted import weighted_aggregate, weighted_attention, weighted_diffusion, weighted_sum
 
-Graph = Tensor | LatentGraph
+Graph = AnyGraph
 Aggregation = Literal["sum", "mean", "max"]
 
 
@@ -80,12 +81,14 @@ class Diffusion(nn.Module):
             return weighted_diffusion(graph, x)
         if isinstance(graph, LatentGraph) and graph.neighbors is not None and not graph.loop:
             # k neighbours and itself: all degrees are k + 1, and the normalised sum is a plain mean.
-            total = x + sum_over_neighbors(graph.neighbors, x, graph.backwards)
+            total = x + sum_over_neighbors(graph.places, graph.sources(x), graph.backwards)
             return total / (graph.neighbors.shape[1] + 1)
+        wide = torch.promote_types(x.dtype, torch.float32)
+        if is_part(graph):
+            return sparse_product(*graph.normalised(wide), graph.sources(x))
         edge_index = _edges(graph)
         if edge_index is None:
             return symmetric_normalised(_latent(graph), x)
-        wide = torch.promote_types(x.dtype, torch.float32)
         weights, places = self._normalised.get(edge_index, lambda: _normalised(edge_index, len(x), wide), len(x), wide)
         return sparse_product(weights, places, x)
 
@@ -123,14 +126,14 @@ class RowNormalised(nn.Module):
     def forward(self, x: Tensor, graph: Graph) -> Tensor:
         h = self.linear(x)
         if isinstance(graph, LatentGraph) and graph.neighbors is not None:
-            plain = graph.weights is None
-            total = sum_over_neighbors(graph.neighbors, h, graph.backwards) if plain else weighted_sum(graph, h)
-            return total / graph.neighbors.shape[1]
+            if graph.weights is not None:
+                return weighted_sum(graph, h) / graph.neighbors.shape[1]
+            return sum_over_neighbors(graph.places, graph.sources(h), graph.backwards) / graph.neighbors.shape[1]
         edge_index = _edges(graph)
         if edge_index is None:
             return row_normalised(_latent(graph), h)
         source, target = edge_index
-        summed = torch.zeros_like(h).index_add(0, target, h.index_select(0, source))
+        summed = torch.zeros_like(h).index_add(0, target, _sources(graph, h).index_select(0, source))
         degree = target.bincount(minlength=len(x)).clamp_min(1)
         return summed / degree[:, None]
 
@@ -146,6 +149,9 @@ class GAT(nn.Module):
         self.conv = GATConv(in_features, out_features, heads=heads, concat=concat)
 
     def forward(self, x: Tensor, graph: Graph) -> Tensor:
+        if is_part(graph):
+            rows, edges = graph.own_first(x)
+            return self.conv((rows, x), edges)
         edge_index = _edges(graph)
         weighted = isinstance(graph, LatentGraph) and graph.weights is not None
         if edge_index is not None and not weighted:
@@ -207,7 +213,7 @@ class EdgeConv(nn.Module):
             return self._over_neighbors(x, graph)
         edge_index = _edges(graph)
         if edge_index is not None:
-            return self.conv(x, edge_index)
+            return self.conv((_sources(graph, x), x), edge_index)
         latent = _latent(graph)
         linear = _linear_before_relu(self.message)
         if linear is not None:
@@ -222,10 +228,10 @@ class EdgeConv(nn.Module):
 
     def _over_neighbors(self, x: Tensor, graph: LatentGraph) -> Tensor:
         """On a sampled graph: all have k neighbours, so their messages are a cube (n, k, out)."""
-        neighbors = graph.weighed
+        places = graph.weighed
 
         def theirs(h: Tensor) -> Tensor:
-            return h.index_select(0, neighbors.reshape(-1)).unflatten(0, neighbors.shape)
+            return graph.sources(h).index_select(0, places.reshape(-1)).unflatten(0, places.shape)
 
         first, rest = _first_linear(self.message)
         if first is None:
@@ -233,11 +239,11 @@ class EdgeConv(nn.Module):
         else:
             p, q = _linear_parts(first, x, x)
             pairs = p[:, None] + theirs(q)
-        message = rest(pairs.flatten(0, 1)).unflatten(0, neighbors.shape)
+        if self.aggr == "max" and graph.weights is None:
+            return largest(rest, pairs)
+        message = rest(pairs.flatten(0, 1)).unflatten(0, places.shape)
         if graph.weights is not None:
             return weighted_aggregate(graph, message, self.aggr)
-        if self.aggr == "max":
-            return message.max(1).values
         return message.sum(1) if self.aggr == "sum" else message.mean(1)
 
     def _of_any_message(self, graph: LatentGraph, x: Tensor) -> Tensor:
@@ -315,7 +321,12 @@ def _largest_message(graph: LatentGraph, p: Tensor, q: Tensor) -> Tensor:
 
 
 def _edges(graph: Graph) -> Tensor | None:
-    return graph.edge_index if isinstance(graph, LatentGraph) else graph
+    """Edges from rows of `_sources` to rows of x; None for a continuous graph."""
+    return graph if isinstance(graph, Tensor) else graph.local_edges
+
+
+def _sources(graph: Graph, h: Tensor) -> Tensor:
+    return h if isinstance(graph, Tensor) else graph.sources(h)
 
 
 def _latent(graph: Graph) -> LatentGraph:

@@ -14,19 +14,20 @@ class Backwards(NamedTuple):
     """The graph of (n, k) neighbours read backwards: its n k edges, sorted by who was chosen."""
 
     chooser: Tensor  # (n k) who chose
-    start: Tensor  # (n,) where the edges of each chosen node begin
+    start: Tensor  # (n,), or one for each that can be chosen: where the edges of each chosen node begin
     edge: Tensor  # (n k) which edge it is in the order of the choosers
 
 
-def backwards(neighbors: Tensor) -> Backwards:
-    """With k edges into every node there may be any number out of it."""
+def backwards(neighbors: Tensor, num_sources: int | None = None) -> Backwards:
+    """With k edges into every node there may be any number out of it; `num_sources` (default n) can be chosen."""
     n, k = neighbors.shape
+    n = n if num_sources is None else num_sources
     chosen, edge = neighbors.reshape(-1).sort(stable=True)
     return Backwards(edge // k, torch.searchsorted(chosen, torch.arange(n, device=chosen.device)), edge)
 
 
 def sum_over_neighbors(neighbors: Tensor, h: Tensor, turned: Backwards) -> Tensor:
-    """(n, k) neighbours of each node, features (n, c) -> the sum over them (n, c)."""
+    """(n, k) neighbours of each node, features (m, c) of all that can be chosen -> the sum over them (n, c)."""
     out: Tensor = _GatherSum.apply(neighbors, h, *turned)  # type: ignore[no-untyped-call]
     return out
 

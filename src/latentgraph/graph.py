@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from torch_geometric.data import Data
 
     from latentgraph.explorer import Page
+    from latentgraph.sparse import Structure
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,18 +79,58 @@ class LatentGraph:
         """(2, e): source j above target i, sorted by target; e = n k. None for a continuous graph."""
         return None if self.neighbors is None else neighbors_to_edges(self.neighbors)
 
+    @property
+    def not_filled(self) -> Tensor:
+        """(e,) bool: which edges of a discrete graph are real. Self-edges that fill up small graphs are not."""
+        assert self.edge_index is not None
+        source, target = self.edge_index
+        return torch.ones_like(source, dtype=torch.bool) if self.loop else source != target
+
     @cached_property
     def backwards(self) -> Backwards:
         """The edges of a discrete graph read backwards; several convolutions share it."""
+        return backwards(self.places, self.num_sources)
+
+    # What differs where several processes share the nodes: there, nodes and rows are not the same (`PartOfGraph`).
+
+    @property
+    def all_x_hat(self) -> Tensor:
+        """(m, d_hat) embedding of all who could be chosen."""
+        return self.x_hat
+
+    @property
+    def first_row(self) -> int:
+        """The number of the first node of `x_hat` in `all_x_hat`."""
+        return 0
+
+    @property
+    def places(self) -> Tensor:
+        """(n, k) the rows of `sources(h)` where the neighbours are [discrete]."""
         assert self.neighbors is not None
-        return backwards(self.neighbors)
+        return self.neighbors
+
+    @property
+    def num_sources(self) -> int:
+        """Rows of `sources(h)`."""
+        return self.num_nodes
+
+    def sources(self, h: Tensor) -> Tensor:
+        """Features (n, c) of the nodes -> the rows that their edges start at."""
+        return h
+
+    def mean_of_edges(self, values: Tensor) -> float | None:
+        """The mean of numbers that belong to some of the edges; None if there are none."""
+        return float(values.mean()) if len(values) else None
+
+    @property
+    def local_edges(self) -> Tensor | None:
+        """(2, e) edges from rows of `sources(h)` to rows of `x_hat`. None for a continuous graph."""
+        return self.edge_index
 
     @property
     def weighed(self) -> Tensor:
-        """(n, m) the nodes that `weights` belong to."""
-        over = self.neighbors if self.candidates is None else self.candidates
-        assert over is not None
-        return over
+        """(n, m) the rows of `sources(h)` that `weights` belong to."""
+        return self.places if self.candidates is None else self.candidates
 
     @cached_property
     def weighed_backwards(self) -> Backwards:
@@ -179,7 +220,8 @@ class LatentGraph:
 
     def _weighted_edges(self, min_weight: float) -> tuple[Tensor, Tensor]:
         if self.edge_index is not None and self.log_p is not None:
-            return self.edge_index, self.log_p.exp()
+            real = self.not_filled.nonzero()[:, 0]
+            return self.edge_index.index_select(1, real), self.log_p.exp().index_select(0, real)
         assert self.adj is not None
         target, source = (self.adj.detach() >= min_weight).nonzero().T
         return torch.stack([source, target]), self.adj[target, source]
@@ -205,7 +247,7 @@ def edge_frequencies(graphs: Sequence[LatentGraph]) -> sp.csr_array:
         if graph.edge_index is None:
             total = total + graph.to_scipy()
         else:
-            source, target = graph.edge_index.cpu().numpy()
+            source, target = graph.edge_index[:, graph.not_filled].cpu().numpy()
             total = total + sp.csr_array((np.ones(len(source)), (target, source)), shape=shape)
     return sp.csr_array(total / len(graphs))
 
@@ -217,7 +259,29 @@ def edge_homophily(edge_index: Tensor, y: Tensor) -> float:
     return float((a == b)[known].float().mean())
 
 
-def on_graph(module: nn.Module, x: Tensor, graph: Tensor | LatentGraph | None) -> Tensor:
+class Part(Protocol):
+    """One process's part of a graph whose nodes several processes share: see `latentgraph.distributed`."""
+
+    @property
+    def local_edges(self) -> Tensor: ...
+
+    def sources(self, h: Tensor) -> Tensor: ...
+
+    def on_all(self, module: nn.Module, x: Tensor) -> Tensor: ...
+
+    def own_first(self, x: Tensor) -> tuple[Tensor, Tensor]: ...
+
+    def normalised(self, dtype: torch.dtype) -> tuple[Tensor, Structure]: ...
+
+
+AnyGraph = Tensor | LatentGraph | Part
+
+
+def is_part(graph: AnyGraph) -> TypeGuard[Part]:
+    return not isinstance(graph, Tensor) and hasattr(graph, "on_all")
+
+
+def on_graph(module: nn.Module, x: Tensor, graph: AnyGraph | None) -> Tensor:
     """Call a module with what its `forward` asks for: `(x)`, `(x, edge_index)` or `(x, graph)`.
 
     Node-wise modules (an MLP, the identity) see the features only, PyG convolutions the edge list, and the modules of
@@ -240,6 +304,8 @@ def on_graph(module: nn.Module, x: Tensor, graph: Tensor | LatentGraph | None) -
             "gradient goes. Use GCN, GAT, EdgeConv or RowNormalised of latentgraph.diffusion, or a gradient without "
             "weights: Reinforce or PlackettLuce of latentgraph.gradients."
         )
+    if is_part(graph):
+        return graph.on_all(module, x)
     edge_index = graph.edge_index if isinstance(graph, LatentGraph) else graph
     if edge_index is None:
         raise InputError(

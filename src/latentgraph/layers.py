@@ -8,14 +8,19 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from latentgraph.blocks import graph_sizes
 from latentgraph.errors import InputError
 from latentgraph.geometry import Euclidean, Geometry
-from latentgraph.graph import LatentGraph, neighbors_to_edges, on_graph
+from latentgraph.graph import AnyGraph, LatentGraph, neighbors_to_edges, on_graph
 from latentgraph.probability import edge_log_p
 from latentgraph.sampling import gumbel_top_k, nearest
+from latentgraph.sampling.small_graphs import with_small_graphs
 
 if TYPE_CHECKING:
     from latentgraph.gradients import Gradient
+
+if TYPE_CHECKING:
+    from latentgraph.distributed.partition import Partition
 
 
 class _DGM(nn.Module):
@@ -39,7 +44,7 @@ class _DGM(nn.Module):
         """t > 0. Learned through its logarithm, so that no step can make it negative."""
         return self.log_temperature.exp()
 
-    def _embedding(self, x: Tensor, graph: Tensor | LatentGraph | None) -> Tensor:
+    def _embedding(self, x: Tensor, graph: AnyGraph | None) -> Tensor:
         return self.geometry.project(on_graph(self.embed, x, graph))
 
 
@@ -65,6 +70,8 @@ class DiscreteDGM(_DGM):
     noise : False takes the k nearest neighbours instead of sampling, which with f = id is DGCNN's graph
     gradient : how f learns from the task, one of `latentgraph.gradients`: it gives weights to the edges, or a loss to
         `training.fit`. None: no weights, and `fit` says which loss
+    fill : what to do with graphs of k nodes or fewer, which are common where every sample is a graph of its own. False
+        is an error; True gives each of their nodes all others, and itself in the places that are left
 
     Examples
     --------
@@ -85,30 +92,42 @@ class DiscreteDGM(_DGM):
         backend: str = "auto",
         noise: bool = True,
         gradient: Gradient | None = None,
+        fill: bool = False,
     ) -> None:
         super().__init__(embed, geometry, temperature)
+        if fill and loop:
+            raise InputError("fill=True puts a node itself where others are missing, loop=True anywhere: choose one.")
         self.k = k
         self.loop = loop
         self.backend = backend
         self.noise = noise
         self.gradient = gradient
+        self.fill = fill
 
     def forward(
         self,
         x: Tensor,
-        edge_index: Tensor | LatentGraph | None = None,
+        edge_index: AnyGraph | None = None,
         batch: Tensor | None = None,
         *,
         generator: torch.Generator | None = None,
         guests: int = 0,
         keys: Tensor | None = None,
+        partition: Partition | None = None,
     ) -> LatentGraph:
         """Features (n, d), optional input graph and graph ids -> a sampled graph.
 
         The last `guests` rows are new ones: they choose among the others, and nobody chooses them. So a guest's graph
         does not depend on the other guests; `keys` (guests,) name them to the noise, see `gumbel_top_k`.
+
+        With a `partition` x holds the rows of this process, and the graph the edges into them: the same edges as if
+        one process had all rows. See `latentgraph.distributed`.
         """
         x_hat = self._embedding(x, edge_index)
+        if partition is not None:
+            if guests or batch is not None:
+                raise InputError("processes share the rows of one graph: leave out batch and guests.")
+            return self._part(x_hat, partition, generator)
         if guests and batch is not None:
             raise InputError("guests join one graph: leave out batch.")
         residents = x_hat[: len(x_hat) - guests]
@@ -116,7 +135,12 @@ class DiscreteDGM(_DGM):
             self._calibrate(residents, batch)
         # Guests get a copy of the generator: drawing for them as well would change what the residents draw next.
         copy = (generator or torch.default_generator).clone_state() if guests else None
-        neighbors = self._choose(residents, generator, loop=self.loop, batch=batch)
+        if self.fill:
+            neighbors = with_small_graphs(
+                lambda points, graphs: self._choose(points, generator, batch=graphs), residents, self.k, batch
+            )
+        else:
+            neighbors = self._choose(residents, generator, loop=self.loop, batch=batch)
         if guests:
             keys = -1 - torch.arange(guests, device=x.device) if keys is None else keys
             theirs = self._choose(x_hat[len(residents) :], copy, candidates=residents, keys=keys)
@@ -138,8 +162,22 @@ class DiscreteDGM(_DGM):
             return graph
         return self.gradient.weigh(graph, guests=guests, keys=keys, generator=generator)
 
+    def _part(self, x_hat: Tensor, partition: Partition, generator: torch.Generator | None) -> LatentGraph:
+        """The neighbours of this process's rows, among all rows."""
+        from latentgraph.distributed.graph import part_of_graph
+
+        everyone = partition.gather(x_hat)
+        if self.noise:
+            self._calibrate(everyone.detach(), None)
+        seed = partition.draw_seed(generator) if self.noise else None
+        neighbors = self._choose(everyone.detach(), seed, loop=self.loop, query=partition.numbers(x_hat.device))
+        temperature, geometry = self.temperature, self.geometry
+        return part_of_graph(
+            x_hat, everyone, neighbors, partition, temperature, geometry, loop=self.loop, sampled=self.noise
+        )
+
     def _choose(
-        self, x_hat: Tensor, generator: torch.Generator | None, *, keys: Tensor | None = None, **among: Any
+        self, x_hat: Tensor, generator: torch.Generator | int | None, *, keys: Tensor | None = None, **among: Any
     ) -> Tensor:
         """k neighbours for each row: sampled, or without noise the nearest."""
         if not self.noise:
@@ -202,12 +240,18 @@ class ContinuousDGM(_DGM):
     def forward(
         self,
         x: Tensor,
-        edge_index: Tensor | LatentGraph | None = None,
+        edge_index: AnyGraph | None = None,
         batch: Tensor | None = None,
         *,
         generator: torch.Generator | None = None,
+        partition: Partition | None = None,
     ) -> LatentGraph:
         """Features (n, d), optional input graph and graph ids -> a weighted graph. Nothing is random here."""
+        if partition is not None:
+            raise InputError(
+                "a continuous graph joins all pairs, and its rows cannot be shared by processes. Use DiscreteDGM, or "
+                "start one process."
+            )
         x_hat = self._embedding(x, edge_index)
         self._calibrate(x_hat, batch)
         return LatentGraph(x_hat, self.temperature, self.geometry, threshold=self.threshold, batch=batch)
@@ -234,7 +278,7 @@ _SAMPLE_PAIRS = 1 << 19
 
 
 def _sampled_distances(x_hat: Tensor, geometry: Geometry, batch: Tensor | None) -> tuple[Tensor, float]:
-    """Squared distances (rows, columns) from some nodes of the first graph to its others, never to themselves.
+    """Squared distances (rows, columns) from some nodes of the largest graph to its others, never to themselves.
 
     Also the share of the graph's nodes that the columns are: 1 up to 32,768 nodes.
     """
@@ -243,8 +287,10 @@ def _sampled_distances(x_hat: Tensor, geometry: Geometry, batch: Tensor | None) 
             f"the embedding of {len(x_hat)} nodes {'has NaN or infinite values' if len(x_hat) else 'is empty'}: no "
             "temperature can be set from it. Check the features for missing values."
         )
-    n = len(x_hat) if batch is None else int((batch == batch[0]).sum())
-    columns = _spaced(n, min(n, _SAMPLE_COLUMNS), x_hat.device)
+    sizes = graph_sizes(batch, len(x_hat))
+    largest = int(sizes.argmax())
+    start, n = int(sizes[:largest].sum()), int(sizes[largest])
+    columns = _spaced(n, min(n, _SAMPLE_COLUMNS), x_hat.device) + start
     m = len(columns)
     rows = _spaced(m, min(m, max(16, _SAMPLE_PAIRS // m)), x_hat.device)
     points = x_hat.index_select(0, columns).double()

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from latentgraph.errors import InputError
-from latentgraph.graph import LatentGraph, on_graph
+from latentgraph.graph import AnyGraph, LatentGraph, Part, on_graph
 from latentgraph.layers import DiscreteDGM
+
+if TYPE_CHECKING:
+    from latentgraph.distributed.partition import Partition
 
 
 class Layer(NamedTuple):
@@ -83,20 +86,24 @@ class DGMNet(nn.Module):
     def forward(
         self,
         x: Tensor,
-        edge_index: Tensor | None = None,
+        edge_index: Tensor | Part | None = None,
         batch: Tensor | None = None,
         *,
         generator: torch.Generator | None = None,
         guests: int = 0,
         keys: Tensor | None = None,
+        partition: Partition | None = None,
     ) -> tuple[Tensor, list[LatentGraph]]:
         """Features (n, d) -> output (n, c) and the graph of each graph module, in order.
 
-        The last `guests` rows are new ones, known to the noise by `keys`: see `DiscreteDGM.forward`.
+        The last `guests` rows are new ones, known to the noise by `keys`; with a `partition`, x holds the rows of this
+        process: see `DiscreteDGM.forward`.
         """
         joining: dict[str, Any] = {"guests": guests, "keys": keys} if guests else {}
+        if partition is not None:
+            joining["partition"] = partition
         x = self.pre(x)
-        graph: Tensor | LatentGraph | None = edge_index
+        graph: AnyGraph | None = edge_index
         graphs: list[LatentGraph] = []
         features: list[Tensor] = []
         for dgm, diffusion in zip(self.dgms, self.diffusions, strict=True):
@@ -120,9 +127,10 @@ def softmax(out: Tensor) -> Tensor:
 def consensus(
     net: nn.Module,
     x: Tensor,
-    edge_index: Tensor | None = None,
+    edge_index: Tensor | Part | None = None,
     batch: Tensor | None = None,
     *,
+    category: Tensor | None = None,
     samples: int = 8,
     link: Callable[[Tensor], Tensor] = softmax,
     generator: torch.Generator | None = None,
@@ -133,9 +141,10 @@ def consensus(
     Parameters
     ----------
     net : a `DGMNet` or anything called like one. It is put into evaluation mode for the call
+    category : (graphs,) what kind of thing each graph is, for networks that ask for it (`PointCloudNet`)
     samples : how many graphs. A network in which nothing is sampled is called once
     link : from an output to what is averaged, default the softmax; `nn.Identity()` for regression
-    joining : `guests` and `keys` of `DGMNet.forward`
+    joining : `guests` and `keys`, or `partition`, of `DGMNet.forward`
 
     Returns
     -------
@@ -145,6 +154,8 @@ def consensus(
         raise InputError(f"samples={samples} but a consensus needs at least one sampled graph (the paper takes 8).")
     if not getattr(net, "is_stochastic", True):
         samples = 1
+    if category is not None:  # only a network that is given categories has to know the word
+        joining["category"] = category
     modes = [(module, module.training) for module in net.modules()]
     net.eval()
     try:

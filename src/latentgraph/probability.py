@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from latentgraph.blocks import Block, all_rows, other_graph, recomputed
+from latentgraph.blocks import Block, all_rows, other_graph, recomputed, row_blocks
 from latentgraph.geometry import Geometry
+from latentgraph.sampling.small_graphs import others_in_graph
 
 
 def edge_log_p(x_hat: Tensor, edge_index: Tensor, temperature: Tensor, geometry: Geometry) -> Tensor:
@@ -72,6 +73,7 @@ def plackett_luce(
     *,
     loop: bool = False,
     batch: Tensor | None = None,
+    first_row: int = 0,
 ) -> Tensor:
     r"""Exact log-likelihood of the ordered neighbours of each node under Gumbel-top-k sampling.
 
@@ -85,16 +87,20 @@ def plackett_luce(
     x_hat : (n, d_hat)
     neighbors : (n, k) as `gumbel_top_k` returns them, in order of arrival
     loop, batch : as they were for the sample; they decide which candidates j there were
+    first_row : where `neighbors` are those of some nodes only: the number of the first of them, whom the others follow
 
     Returns
     -------
-    (n,) differentiable in `x_hat` and `temperature`; memory O(n k + block)
+    (n,) differentiable in `x_hat` and `temperature`; memory O(n k + block). Zero for nodes of graphs with fewer than k
+    candidates (`DiscreteDGM(fill=True)`), for which nothing was drawn
     """
+    drawn = (others_in_graph(batch, len(x_hat)) + int(loop) >= neighbors.shape[1]).to(x_hat.device)
 
     def rows_of(block: Block, x_hat: Tensor, temperature: Tensor) -> Tensor:
         rows = torch.arange(block.row_start, block.row_stop, device=x_hat.device)
-        log_w = -temperature * geometry.sq_cdist(x_hat.index_select(0, rows), x_hat[block.columns])
         chosen = neighbors.index_select(0, rows) - block.start
+        rows = rows + first_row
+        log_w = -temperature * geometry.sq_cdist(x_hat.index_select(0, rows), x_hat[block.columns])
         log_chosen = log_w.gather(1, chosen)
         gone = torch.zeros_like(log_w, dtype=torch.bool).scatter_(1, chosen, True)
         if not loop:
@@ -109,9 +115,11 @@ def plackett_luce(
         for r in reversed(range(chosen.shape[1])):
             log_mass = torch.logaddexp(log_mass, log_chosen[:, r])
             total = total - log_mass
-        return total
+        return total.masked_fill(~drawn[block.rows], 0.0)
 
-    return recomputed(rows_of, all_rows(batch, len(x_hat)), x_hat, temperature)
+    some = len(neighbors) != len(x_hat)
+    walk = row_blocks([len(neighbors)], [len(x_hat)]) if some else all_rows(batch, len(x_hat))
+    return recomputed(rows_of, walk, x_hat, temperature)
 
 
 def _masked_logsumexp(values: Tensor, gone: Tensor) -> Tensor:

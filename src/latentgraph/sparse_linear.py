@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor, nn
 
-from latentgraph.dropout import drop
+from latentgraph.dropout import drop, drop_part
+from latentgraph.errors import InputError
 from latentgraph.sparse import LastSeen, Structure, sparse_product, structure_of
+
+if TYPE_CHECKING:
+    from latentgraph.distributed.partition import Partition
 
 
 class SparseLinear(nn.Linear):
@@ -22,6 +28,14 @@ class SparseLinear(nn.Linear):
         super().__init__(in_features, out_features, bias=bias)
         self.dropout = dropout
         self._places = LastSeen[Structure]()
+
+    def of_part(self, x: Tensor, partition: Partition) -> Tensor:
+        """Some rows of a population that several processes share."""
+        if x.layout is not torch.strided:
+            raise InputError(
+                "sparse features cannot be shared by processes yet: pass x.to_dense(), or start one process."
+            )
+        return super().forward(drop_part(x, self.dropout, self.training, partition))
 
     def forward(self, x: Tensor) -> Tensor:
         if x.layout is torch.strided:

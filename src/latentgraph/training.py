@@ -2,7 +2,7 @@
 
 Transductive: the training and the validation set are the same nodes with different masks. Inductive: the training set
 holds the training rows only, the validation set all rows. Mini-batches: the training set is a sequence of node sets,
-or a function that makes one for each step.
+or a function that makes one for each step. Whole graphs with one target each: `graph_sets.GraphSet`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -21,10 +21,15 @@ from latentgraph.checkpoint import Checkpoint, Standing
 from latentgraph.errors import InputError
 from latentgraph.gradients.gradient import Gradient
 from latentgraph.gradients.using import gradient_of, use
-from latentgraph.graph import LatentGraph
+from latentgraph.graph import LatentGraph, Part
 from latentgraph.loss import Likelihood, Reward, SampleMeanBaseline, accuracy_reward, graph_loss
 from latentgraph.model import consensus, softmax
 from latentgraph.progress import progress
+from latentgraph.working import Alone, Labelled, Working
+
+if TYPE_CHECKING:
+    from latentgraph.distributed.partition import Partition
+    from latentgraph.distributed.working import Shards
 
 
 @dataclass(frozen=True)
@@ -40,15 +45,18 @@ class NodeSet:
     batch : (n,) graph ids, or None
     node_id : (n,) the numbers under which `MovingAverageBaseline` knows the nodes; default 0 .. n-1
     weight : (n,) how much each node counts in the loss, default the same
+    category : (graphs,) what kind of thing each graph of `batch` is, which the network is told as `category=`; None
+        for networks that do not ask
     """
 
     x: Tensor
     y: Tensor
     mask: Tensor | None = None
-    edge_index: Tensor | None = None
+    edge_index: Tensor | Part | None = None
     batch: Tensor | None = None
     node_id: Tensor | None = None
     weight: Tensor | None = None
+    category: Tensor | None = None
 
     def __post_init__(self) -> None:
         for name in ("y", "mask", "batch", "node_id", "weight"):
@@ -57,8 +65,11 @@ class NodeSet:
                 raise InputError(
                     f"{name} has {len(value)} entries but x has {len(self.x)} rows; there must be one each."
                 )
+        self._check_mask()
+
+    def _check_mask(self) -> None:
         if self.mask is not None and self.mask.dtype != torch.bool:
-            raise InputError(f"mask is a {self.mask.dtype} tensor; it must be bool, one entry for each row of x.")
+            raise InputError(f"mask is a {self.mask.dtype} tensor; it must be bool, one entry for each target.")
 
     @property
     def rows(self) -> Tensor:
@@ -67,7 +78,15 @@ class NodeSet:
         known = known if known.ndim == 1 else known.all(1)
         return (known if self.mask is None else known & self.mask).nonzero()[:, 0]
 
-    def to(self, device: torch.device | str) -> NodeSet:
+    def credit(self, delta: Tensor, rows: Tensor) -> Tensor:
+        """Deltas (m,) of the targets `rows` (m,) -> (n,) what each node is credited with: its own, or zero."""
+        return delta.new_zeros(len(self.x)).index_copy(0, rows, delta)
+
+    def per_target(self, h: Tensor) -> Tensor:
+        """Rows (n, c) of nodes -> a row for each target: of a node set, the nodes' own."""
+        return h
+
+    def to(self, device: torch.device | str) -> Self:
         moved = {name: value.to(device) for name, value in vars(self).items() if isinstance(value, Tensor)}
         return replace(self, **moved)
 
@@ -154,7 +173,7 @@ def fit(
     net: nn.Module,
     train: Batches,
     *,
-    validation: NodeSet | None = None,
+    validation: NodeSet | Sequence[NodeSet] | None = None,
     task: Task | None = None,
     gradient: Gradient | None = None,
     baseline: nn.Module | None = None,
@@ -174,6 +193,7 @@ def fit(
     callbacks: Sequence[Callback] = (),
     checkpoint: Checkpoint | None = None,
     seed: int = 0,
+    sharing: Partition | Shards | None = None,
     show: bool = False,
     title: str = "training",
 ) -> History:
@@ -181,10 +201,12 @@ def fit(
 
     Parameters
     ----------
-    net : called as `net(x, edge_index, batch, generator=...)` -> (out, graphs)
+    net : called as `net(x, edge_index, batch, generator=...)` -> (out, graphs), and with `category=` where a node set
+        has one
     train : the nodes of every step; a sequence of node sets to go through in order, again and again; or a function of
         (step, generator) that makes one
-    validation : nodes on which to stop early and to choose the weights to keep. Without it the last weights are kept
+    validation : nodes on which to stop early and to choose the weights to keep; several sets where one would not fit
+        into memory. Without it the last weights are kept
     task : default `classification()`
     gradient : how sampled graphs learn, one of `latentgraph.gradients`: the graph modules of the network use it from
         now on. It decides on the graph loss, too, and on the samples; `graph_weight` still counts, and the reward is
@@ -201,6 +223,9 @@ def fit(
     checkpoint : where to keep how far training has come. If it was interrupted, the same call continues it, to the same
         result bit for bit on the same machine with as many threads; if it was finished, the call returns its result
     seed : of sampling, dropout and batches. The global random state is left as it was
+    sharing : how several processes train together, see `latentgraph.distributed`; the result is the same in all of
+        them. With a `Partition` the node sets hold the rows of this process, `partition.part(nodes)`. With `Shards`
+        each process takes other node sets of a sequence; each has the whole validation set
     show : a progress bar on a terminal, or lines in a log
 
     Returns
@@ -215,7 +240,13 @@ def fit(
         if baseline is not None or samples != 1:
             raise InputError(f"{gradient!r} has its own baseline and samples; leave those of fit out.")
         baseline, samples = gradient.baseline, gradient.samples
-    _check(train, validation, baseline, samples, steps, eval_every)
+    _check(train, validation, baseline, samples, steps, eval_every, alone=sharing is None)
+    work = _working(sharing)
+    if gradient is not None and "partition" in work.options:
+        raise InputError(
+            f"{gradient!r} needs all rows of a population in one process, but several share them. Use `Attended` "
+            "convolutions (gradient='softmax' of the estimators), or baseline=MovingAverageBaseline(...)."
+        )
     optimizer = optimizer or _adam(nn.ModuleList([net, auxiliary or nn.Identity()]), lr, weight_decay)
     side = None if auxiliary is None else (auxiliary, auxiliary_weight)
     generator = torch.Generator().manual_seed(seed)
@@ -238,23 +269,40 @@ def fit(
     standing = Standing(options, holders, generator, device)
     best: dict[str, Any] | None = None
     history, stop = History(), False
-    with torch.random.fork_rng(), progress(title, steps, show) as report:
+    nets = [module for module in (net, auxiliary, baseline) if module is not None]
+    with (
+        torch.random.fork_rng(),
+        progress(title, steps, show and work.first) as report,
+        work.around(nets, train, generator),
+    ):
         torch.manual_seed(seed)
-        if checkpoint is not None and (kept := checkpoint.load()) is not None:
+        if checkpoint is not None and (kept := work.load(checkpoint)) is not None:
             standing.restore(kept, checkpoint.folder)
             history, best, stop = History(**kept["history"]), kept["best"], kept["stop"]
         while len(history.rows) < steps and not stop:
             step = len(history.rows) + 1
             net.train()
-            nodes = _nodes_of_step(train, step, generator)
-            values, graphs = _step(
-                net, nodes, task, gradient, baseline, graph_weight, likelihood, side, samples, optimizer, generator
-            )
+            nodes = work.nodes(train, step, generator)
+            with work.sampling(generator) as drawn:
+                values, graphs = _step(
+                    net,
+                    nodes,
+                    task,
+                    gradient,
+                    baseline,
+                    graph_weight,
+                    likelihood,
+                    side,
+                    samples,
+                    optimizer,
+                    drawn,
+                    work,
+                )
             if scheduler is not None:
                 scheduler.step()
             state = TrainState(net, step, values, graphs)
             if validation is not None and (step % eval_every == 0 or step == steps):
-                values.update(evaluate(net, validation, task, samples=eval_samples, seed=seed))
+                values.update(_evaluate(net, validation, task, eval_samples, seed, work.validating))
                 if values["validation"] < history.best_score:
                     history.best_step, history.best_score = step, values["validation"]
                     best = deepcopy(net.state_dict())
@@ -263,8 +311,8 @@ def fit(
                 callback(state)
             history.rows.append({"step": step, **values})
             report(step, values)
-            stop = state.stop
-            if checkpoint is not None and (checkpoint.due or stop or step == steps):
+            stop = work.agreed(state.stop)
+            if checkpoint is not None and work.first and (checkpoint.due or stop or step == steps):
                 checkpoint.save(standing.state() | {"history": vars(history), "best": best, "stop": stop})
     if best is not None:
         net.load_state_dict(best)
@@ -275,19 +323,59 @@ def fit(
 
 
 def evaluate(
-    net: nn.Module, nodes: NodeSet, task: Task | None = None, *, samples: int = 8, seed: int = 0
+    net: nn.Module,
+    nodes: NodeSet | Sequence[NodeSet],
+    task: Task | None = None,
+    *,
+    samples: int = 8,
+    seed: int = 0,
+    partition: Partition | None = None,
 ) -> dict[str, float]:
     """Consensus prediction of a node set: its score under "validation", and the accuracy of class predictions.
 
-    The graphs are sampled with the same seed every time, so that two evaluations differ by the network alone.
+    Of several node sets, the mean over all their labelled nodes. The graphs are sampled with the same seed every time,
+    so that two evaluations differ by the network alone. With a `partition` a node set holds the rows of this process,
+    and the score is that of all.
     """
-    task = task or classification()
+    work = _working(partition)
+    with work.seeing([net]):
+        return _evaluate(net, nodes, task or classification(), samples, seed, work)
+
+
+def _evaluate(
+    net: nn.Module, nodes: NodeSet | Sequence[NodeSet], task: Task, samples: int, seed: int, work: Working
+) -> dict[str, float]:
     generator = torch.Generator().manual_seed(seed)
+    if isinstance(nodes, NodeSet):
+        return _evaluate_one(net, nodes, task, samples, generator, work)
+    parts = [part for part in nodes if len(work.labelled(part).y)]
+    if not parts:
+        raise InputError("there is no labelled node to evaluate in any of the node sets.")
+    counts = [len(work.labelled(part).y) for part in parts]
+    values = [_evaluate_one(net, part, task, samples, generator, work) for part in parts]
+    total = sum(counts)
+    return {
+        name: sum(count * value[name] for count, value in zip(counts, values, strict=True)) / total
+        for name in values[0]
+    }
+
+
+def _evaluate_one(
+    net: nn.Module, nodes: NodeSet, task: Task, samples: int, generator: torch.Generator, work: Working
+) -> dict[str, float]:
     mean, _ = consensus(
-        net, nodes.x, nodes.edge_index, nodes.batch, samples=samples, link=task.link, generator=generator
+        net,
+        nodes.x,
+        nodes.edge_index,
+        nodes.batch,
+        category=nodes.category,
+        samples=samples,
+        link=task.link,
+        generator=generator,
+        **work.options,
     )
-    rows = nodes.rows
-    mean, y = mean.index_select(0, rows), nodes.y.index_select(0, rows)
+    known = work.labelled(nodes)
+    mean, y = work.of_all(mean.index_select(0, known.rows), known), known.y
     values = {"validation": float(task.score(mean, y))}
     if not y.is_floating_point():
         values["accuracy"] = float((mean.argmax(-1) == y).float().mean())
@@ -306,61 +394,68 @@ def _step(
     samples: int,
     optimizer: torch.optim.Optimizer,
     generator: torch.Generator,
+    work: Working,
 ) -> tuple[dict[str, float], list[LatentGraph]]:
     """One optimisation step: sample graphs, predict, compare with what was expected, one backward pass."""
-    rows = nodes.rows
-    y = nodes.y.index_select(0, rows)
-    results = [net(nodes.x, nodes.edge_index, nodes.batch, generator=generator) for _ in range(samples)]
-    outs = [out.index_select(0, rows) for out, _ in results]
-    known = (y,) if nodes.weight is None else (y, nodes.weight.index_select(0, rows))
+    labelled = work.labelled(nodes)
+    rows, y = labelled.rows, labelled.y
+    results = [_call(net, nodes, generator, work.options) for _ in range(samples)]
+    outs = [work.of_all(out.index_select(0, rows), labelled) for out, _ in results]
+    known = (y,) if labelled.weight is None else (y, labelled.weight)
     task_loss = torch.stack([task.loss(out, *known) for out in outs]).mean()
     values = {"loss": float(task_loss.detach())}
     total = task_loss
     if side is not None:
         head, weight = side
-        told = torch.stack([task.loss(head(graphs[0].x_hat).index_select(0, rows), *known) for _, graphs in results])
+        heads = [head(nodes.per_target(graphs[0].x_hat)).index_select(0, rows) for _, graphs in results]
+        told = torch.stack([task.loss(work.of_all(out, labelled), *known) for out in heads])
         total = total + weight * told.mean()
         values["auxiliary_loss"] = float(told.mean().detach())
     if baseline is not None:
         reward = torch.stack([task.reward(out, y) for out in outs])
-        deltas = _deltas(baseline, reward, nodes, rows)
+        deltas = _deltas(baseline, reward, labelled)
         if gradient is None:
             of_graphs: Callable[..., Tensor] = partial(graph_loss, likelihood=likelihood)
         else:
             of_graphs = gradient.graph_loss
-            if nodes.weight is not None:  # a reward counts as much as the loss that it stands for
-                counted = nodes.weight.index_select(0, rows)
-                deltas = deltas * counted * len(rows) / counted.sum()
+            if labelled.weight is not None:  # a reward counts as much as the loss that it stands for
+                deltas = deltas * labelled.weight * len(y) / labelled.weight.sum()
         graph_losses = [
-            of_graphs(graphs, _spread(delta, rows, len(nodes.x))) / max(len(rows), 1)
+            of_graphs(graphs, nodes.credit(labelled.own(delta), rows)) / max(len(y), 1)
             for (_, graphs), delta in zip(results, deltas, strict=True)
         ]
         learned = torch.stack(graph_losses).mean()
         total = total + graph_weight * learned
-        values |= {"graph_loss": float(learned.detach()), "reward": float(reward.mean())}
+        values |= {"graph_loss": float(work.total(learned.detach())), "reward": float(reward.mean())}
     optimizer.zero_grad()
     total.backward()
+    work.add_gradients(optimizer)
     optimizer.step()
     return values, results[0][1]
 
 
-def _deltas(baseline: nn.Module, reward: Tensor, nodes: NodeSet, rows: Tensor) -> Tensor:
+def _call(
+    net: nn.Module, nodes: NodeSet, generator: torch.Generator, options: dict[str, Any]
+) -> tuple[Tensor, list[LatentGraph]]:
+    if nodes.category is not None:  # only a network that is given categories has to know the word
+        options = {**options, "category": nodes.category}
+    return net(nodes.x, nodes.edge_index, nodes.batch, generator=generator, **options)
+
+
+def _deltas(baseline: nn.Module, reward: Tensor, labelled: Labelled) -> Tensor:
     """Expected minus actual reward: (samples, m) -> (samples, m)."""
     if isinstance(baseline, SampleMeanBaseline):
         return baseline(reward)
-    node_id = rows if nodes.node_id is None else nodes.node_id.index_select(0, rows)
-    return torch.stack([baseline(r, node_id) for r in reward])
+    return torch.stack([baseline(r, labelled.node_id) for r in reward])
 
 
-def _spread(delta: Tensor, rows: Tensor, num_nodes: int) -> Tensor:
-    """Put the deltas of labelled nodes in their places, zero elsewhere."""
-    return delta.new_zeros(num_nodes).index_copy(0, rows, delta)
+def _working(sharing: Partition | Shards | None) -> Working:
+    if sharing is None:
+        return Alone()
+    from latentgraph.distributed.partition import Partition
+    from latentgraph.distributed.working import SharedRows
 
-
-def _nodes_of_step(train: Batches, step: int, generator: torch.Generator) -> NodeSet:
-    if isinstance(train, NodeSet):
-        return train
-    return train(step, generator) if callable(train) else train[(step - 1) % len(train)]
+    return SharedRows(sharing) if isinstance(sharing, Partition) else sharing
 
 
 def _adam(net: nn.Module, lr: float, weight_decay: float) -> torch.optim.Optimizer:
@@ -375,11 +470,13 @@ def _adam(net: nn.Module, lr: float, weight_decay: float) -> torch.optim.Optimiz
 
 def _check(
     train: Batches,
-    validation: NodeSet | None,
+    validation: NodeSet | Sequence[NodeSet] | None,
     baseline: nn.Module | None,
     samples: int,
     steps: int,
     eval_every: int,
+    *,
+    alone: bool,
 ) -> None:
     if isinstance(baseline, SampleMeanBaseline) and samples < 2:
         raise InputError(
@@ -388,9 +485,10 @@ def _check(
         )
     if samples < 1 or steps < 1 or eval_every < 1:
         raise InputError(f"samples={samples}, steps={steps}, eval_every={eval_every}; each must be at least 1.")
-    if isinstance(train, NodeSet) and not len(train.rows):
+    if isinstance(train, NodeSet) and alone and not len(train.rows):
         raise InputError("the training set has no labelled node: every target is -1 or NaN, or the mask is empty.")
     if isinstance(train, Sequence) and not len(train):
         raise InputError("the training set is an empty sequence of node sets; it needs at least one.")
-    if validation is not None and not len(validation.rows):
+    sets = [validation] if isinstance(validation, NodeSet) else validation
+    if sets is not None and alone and not any(len(nodes.rows) for nodes in sets):
         raise InputError("the validation set has no labelled node: every target is -1 or NaN, or the mask is empty.")

@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -24,6 +26,7 @@ from latentgraph.checkpoint import Checkpoint
 from latentgraph.errors import InputError
 from latentgraph.estimators import keeping
 from latentgraph.estimators.forest import Forest
+from latentgraph.estimators.learning import node_sets
 from latentgraph.estimators.network import CONVOLUTIONS, FromPrincipal, adamw, network
 from latentgraph.geometry import Euclidean, Geometry, PoincareBall, Sphere
 from latentgraph.gradients import NAMES, by_name
@@ -33,9 +36,10 @@ from latentgraph.layers import DiscreteDGM
 from latentgraph.model import DGMNet, consensus
 from latentgraph.sampling import nearest
 from latentgraph.training import History, NodeSet, Task, fit
-from latentgraph.watching import watch_edges
+from latentgraph.working import current_team
 
 if TYPE_CHECKING:
+    from latentgraph.distributed.partition import Partition
     from latentgraph.explorer import Page
 
 GEOMETRIES: dict[str, type[Geometry]] = {"euclidean": Euclidean, "hyperbolic": PoincareBall, "sphere": Sphere}
@@ -62,6 +66,7 @@ class DGMEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         "steps": [Interval(Integral, 1, None, closed="left")],
         "patience": [Interval(Integral, 1, None, closed="left")],
         "validation_fraction": [Interval(Real, 0, 1, closed="left")],
+        "batch_size": [Interval(Integral, 2, None, closed="left")],
         "samples": [Interval(Integral, 1, None, closed="left")],
         "trees": [Interval(Integral, 0, None, closed="left")],
         "standardize": ["boolean"],
@@ -86,6 +91,7 @@ class DGMEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         steps: int = 200,
         patience: int = 50,
         validation_fraction: float = 0.15,
+        batch_size: int = 32768,
         samples: int = 8,
         trees: int = 200,
         standardize: bool = True,
@@ -106,6 +112,7 @@ class DGMEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         self.steps = steps
         self.patience = patience
         self.validation_fraction = validation_fraction
+        self.batch_size = batch_size
         self.samples = samples
         self.trees = trees
         self.standardize = standardize
@@ -134,7 +141,8 @@ class DGMEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             )
         self.k_ = int(min(self.k, len(x) - 1))
         self.edge_index_ = as_edge_index(graph, len(x))
-        self.forest_, self.opinion_ = self._forest(y, weight, outputs)
+        partition = self._partition(x, y)
+        self.forest_, self.opinion_ = self._forest(y, weight, outputs, partition)
         inputs = self._inputs(self.population_, self.opinion_).float()
         with torch.random.fork_rng():
             torch.manual_seed(self.seed_)
@@ -143,38 +151,63 @@ class DGMEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             assert isinstance(embed, FromPrincipal)
             embed.start(inputs)
         learn, stop = self._split(y, weight, random)
-        nodes = NodeSet(inputs, y, learn, self.edge_index_, weight=weight).to(to)
+        # Several processes share all rows; one that is alone learns from a large table in parts.
+        part_size = self.batch_size if partition is None else len(inputs)
+        train, validation, watch = node_sets(
+            NodeSet(inputs, y, learn, self.edge_index_, weight=weight), stop, part_size, self.seed_, to
+        )
+        if partition is not None:
+            assert isinstance(train, NodeSet)
+            train, validation = partition.part(train), validation and partition.part(validation)
         self.net_.to(to)
         head.to(to)
         if self._dgm.gradient is not None and self._dgm.gradient.baseline is not None:
             self._dgm.gradient.baseline.to(to)  # no part of the network
         self.history_: History = fit(
             self.net_,
-            nodes,
-            validation=None if stop is None else NodeSet(inputs, y, stop, self.edge_index_).to(to),
+            train,
+            validation=validation,
             task=task,
             auxiliary=head if self.auxiliary else None,
             auxiliary_weight=self.auxiliary,
             optimizer=adamw(nn.ModuleList([self.net_, head]), self.learning_rate, self.weight_decay),
             steps=self.steps,
             patience=self.patience,
-            callbacks=[watch_edges(nodes)],
+            callbacks=[watch],
             checkpoint=self._checkpoint,
             seed=self.seed_,
+            sharing=partition,
             show=self.verbose,
             title="learning the graph",
         )
         # Predictions in double precision: in single, a row's rounding depends on how many rows are in the call.
         self.net_.to("cpu").double()
         self.n_iter_ = len(self.history_.rows)
-        self._look_back(task)
+        self._look_back(task, partition)
 
-    def _forest(self, y: Tensor, weight: Tensor | None, outputs: int) -> tuple[Forest | None, Tensor | None]:
+    def _partition(self, x: Array, y: Tensor) -> Partition | None:
+        """Inside `latentgraph.distributed.group.joined` the processes share the rows; each was given all of them."""
+        team = current_team()
+        if team is None:
+            return None
+        from latentgraph.distributed.estimating import partition_of
+
+        self.seed_, found = partition_of(x, y, self.seed_, team)
+        return found
+
+    def _forest(
+        self, y: Tensor, weight: Tensor | None, outputs: int, partition: Partition | None
+    ) -> tuple[Forest | None, Tensor | None]:
         """Trees grown on the labelled rows, and what they think of each row."""
         if not self.trees:
             return None, None
         x, target, known = self.population_.numpy(), y.numpy(), _known(y, weight).numpy()
-        forest, opinion = Forest.grow(x, target, known, outputs, self.trees, self.seed_)
+        grow = (x, target, known, outputs, self.trees, self.seed_)
+        if partition is not None:
+            from latentgraph.distributed.estimating import grow_together
+
+            return grow_together(*grow, partition)
+        forest, opinion = Forest.grow(*grow)
         return forest, torch.as_tensor(opinion)
 
     def _inputs(self, features: Tensor, opinion: Tensor | None = None) -> Tensor:
@@ -210,20 +243,38 @@ class DGMEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         stop[np.concatenate(taken)] = True
         return known & ~stop, stop if stop.any() else None
 
-    def _look_back(self, task: Task) -> None:
+    def _look_back(self, task: Task, partition: Partition | None) -> None:
         """What the trained network says of its own population."""
-        mean, graphs = consensus(
-            self.net_,
-            self._inputs(self.population_, self.opinion_),
-            self.edge_index_,
-            samples=self.samples,
-            link=task.link,
-            generator=torch.Generator().manual_seed(self.seed_),
-        )
-        self._mean_of_population = mean.numpy()
-        last: list[LatentGraph] = [sample[-1] for sample in graphs]
-        self.graph_ = edge_frequencies(last)
-        self.embedding_ = last[0].x_hat.detach().numpy()
+        inputs = self._inputs(self.population_, self.opinion_)
+        if partition is not None:
+            from latentgraph.distributed.estimating import consensus_together
+
+            generator = torch.Generator().manual_seed(self.seed_)
+            mean, graphs = consensus_together(
+                self.net_, inputs, self.edge_index_, self.samples, task.link, generator, partition
+            )
+            self._mean_of_population = mean.numpy()
+            self.graph_ = edge_frequencies(graphs)
+            self.embedding_ = graphs[0].x_hat.detach().numpy()
+            return
+        outs: list[Tensor] = []
+        total = sp.csr_array((len(self.population_),) * 2, dtype=np.float64)
+        for out, graph in self._sampled(inputs, task.link):
+            outs.append(out)
+            total = total + edge_frequencies([graph])
+            self.embedding_ = graph.x_hat.numpy()
+        total.data /= self.samples
+        self.graph_ = total
+        self._mean_of_population = torch.stack(outs).mean(0).numpy()
+
+    def _sampled(self, inputs: Tensor, link: Any, **joining: Any) -> Iterator[tuple[Tensor, LatentGraph]]:
+        """A consensus, one sampled graph after the other: a million rows have no room for all of them."""
+        generator = torch.Generator().manual_seed(self.seed_)
+        for _ in range(self.samples):
+            out, ((graph,),) = consensus(
+                self.net_, inputs, self.edge_index_, samples=1, link=link, generator=generator, **joining
+            )
+            yield out, graph
 
     # New rows
 
@@ -241,16 +292,9 @@ class DGMEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         """Consensus for new rows, which join the population: it does not change, and they do not see each other."""
         x = self._validated(X)
         options: dict[str, Any] = {} if self.joint else {"guests": len(x), "keys": _keys(x)}
-        out, _ = consensus(
-            self.net_,
-            self._joined(x),
-            self.edge_index_,
-            samples=self.samples,
-            link=link,
-            generator=torch.Generator().manual_seed(self.seed_),
-            **options,
-        )
-        found: Array = out[len(self.population_) :].numpy()
+        new = slice(len(self.population_), None)
+        outs = [out[new].clone() for out, _ in self._sampled(self._joined(x), link, **options)]
+        found: Array = torch.stack(outs).mean(0).numpy()
         return found
 
     def _joined(self, x: Array) -> Tensor:

@@ -38,7 +38,9 @@ class DGMClassifier(ClassifierMixin, DGMEstimator):  # type: ignore[misc]
         see `latentgraph.gradients`
     dropout, weight_decay : regularisation; the decay is decoupled from the gradient (AdamW)
     auxiliary : weight of the loss of a linear classifier on the graph embedding
-    learning_rate, steps, patience : of Adam, full batch; `patience` steps without a better validation score end it
+    learning_rate, steps, patience : of Adam; `patience` steps without a better validation score end it
+    batch_size : rows of a step. A table with more is learned from in random parts of this size, see
+        `latentgraph.minibatch.RandomRows`, unless there is an input graph; others as a whole
     validation_fraction : part of the labelled rows that decides when to stop; with fewer than 200 labels none does
     samples : graphs over which predictions are averaged
     trees : of a random forest that is grown first, on the labelled rows. It tells the network which columns matter, and
@@ -88,6 +90,7 @@ class DGMClassifier(ClassifierMixin, DGMEstimator):  # type: ignore[misc]
         steps: int = 200,
         patience: int = 50,
         validation_fraction: float = 0.15,
+        batch_size: int = 32768,
         samples: int = 8,
         trees: int = 200,
         standardize: bool = True,

@@ -49,7 +49,13 @@ class Forest:
 
     @classmethod
     def grow(cls, x: Array, y: Array, known: Array, outputs: int, trees: int, seed: int) -> tuple[Self, Array]:
-        """A forest grown on the rows of x whose target y is `known`, and its opinions (n, outputs) of all rows.
+        """A forest grown on the rows of x whose target y is `known`, and its opinions (n, outputs) of all rows."""
+        forest, bags = cls.plant(x, y, known, outputs, trees, seed)
+        return forest, forest.out_of_bag(x, bags)
+
+    @classmethod
+    def plant(cls, x: Array, y: Array, known: Array, outputs: int, trees: int, seed: int) -> tuple[Self, Array]:
+        """The forest, and the rows (trees, bag) that each tree was grown on.
 
         Rows have no weights here: scikit-learn draws heavy rows into every bag, and then no tree is left to judge them.
         """
@@ -71,11 +77,16 @@ class Forest:
             importance=model.feature_importances_,
             depth=np.array(max(part.max_depth for part in parts)),
         )
-        outside = np.ones((len(x), trees), bool)
         rows = np.flatnonzero(known)
-        for tree, sample in enumerate(model.estimators_samples_):
-            outside[rows[sample], tree] = False
-        return forest, forest(x, outside)
+        return forest, np.stack([rows[sample] for sample in model.estimators_samples_])
+
+    def out_of_bag(self, x: Array, bags: Array, first_row: int = 0) -> Array:
+        """(n, c) opinions of rows by the trees that were grown without them; x begins with the row `first_row`."""
+        outside = np.ones((len(x), len(bags)), bool)
+        for tree, bag in enumerate(bags):
+            rows = bag - first_row
+            outside[rows[(rows >= 0) & (rows < len(x))], tree] = False
+        return self(x, outside)
 
     def __call__(self, x: Array, asked: Array | None = None) -> Array:
         """(n, c) opinions of rows: the mean of all trees, or of those `asked` (n, trees), of probabilities the log."""

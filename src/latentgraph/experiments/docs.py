@@ -1,4 +1,4 @@
-"""The generated tables of docs/results.md: `python -m latentgraph.experiments.docs results docs/results.md`."""
+"""The generated tables of the documentation: `python -m latentgraph.experiments.docs results docs`."""
 
 from __future__ import annotations
 
@@ -25,8 +25,11 @@ def _section(name: str, results: Path) -> str:
     return "\n\n".join([f"<!-- reproduce {name} -->", *(table.markdown() for table in tables), "<!-- end -->"])
 
 
-def main(results: str, page: str) -> None:
-    rewrite(Path(page), lambda text: render(text, Path(results)))
+def main(results: str, docs: str) -> None:
+    """Renew the tables of every page in the folder `docs` that has a place for one."""
+    for page in sorted(Path(docs).glob("*.md")):
+        if PLACE.search(page.read_text(encoding="utf-8")):
+            rewrite(page, lambda text: render(text, Path(results)))
 
 
 if __name__ == "__main__":

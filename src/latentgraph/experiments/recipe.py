@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +16,9 @@ from latentgraph.layers import DiscreteDGM
 from latentgraph.model import DGMNet
 from latentgraph.sparse_linear import SparseLinear
 from latentgraph.stacks import Stack
+
+if TYPE_CHECKING:
+    from latentgraph.distributed.partition import Partition
 
 TEMPERATURE = 4.0
 
@@ -73,4 +76,12 @@ class Standardised(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         x = x - x.mean(0)
-        return x * (x.shape[1] / x.square().sum(1).mean().clamp_min(torch.finfo(x.dtype).tiny)).sqrt()
+        return x * self._scale(x, x.square().sum(1).mean())
+
+    def of_part(self, x: Tensor, partition: Partition) -> Tensor:
+        """Some rows of a population that several processes share."""
+        x = x - partition.total(x.sum(0)) / partition.num_nodes
+        return x * self._scale(x, partition.total(x.square().sum()) / partition.num_nodes)
+
+    def _scale(self, x: Tensor, square: Tensor) -> Tensor:
+        return (x.shape[1] / square.clamp_min(torch.finfo(x.dtype).tiny)).sqrt()

@@ -35,7 +35,7 @@ def gumbel_top_k(
     query: Tensor | None = None,
     candidates: Tensor | None = None,
     keys: Tensor | None = None,
-    generator: torch.Generator | None = None,
+    generator: torch.Generator | int | None = None,
     backend: str = "auto",
 ) -> Tensor:
     r"""Sample k neighbours without replacement for every node, by the Gumbel-top-k trick.
@@ -59,7 +59,8 @@ def gumbel_top_k(
     keys : (n,) whole numbers that name the rows of `x_hat` to the noise, default 0, 1, ... With the same generator
         state, a row of the same key gets the same sample of the same `candidates`, whoever else is in the call
     generator : one number is drawn from it as the seed. The same state gives the same sample for any number of
-        threads, and rows sampled apart with `query` get what they would get together
+        threads, and rows sampled apart with `query` get what they would get together. A whole number is taken as
+        the seed itself: processes that share a sample draw it once, and tell each other
     backend : "torch" goes through all pairs in blocks, on any device. "tree" runs the race on a kd-tree, on the CPU, in
         less than quadratic time. "keops" finds near points with KeOps and samples the others by thinning, without
         holding pairs, also on a GPU; it needs pykeops and a C++ compiler. "auto" takes the tree for 128 nodes or more
@@ -80,7 +81,7 @@ def gumbel_top_k(
     _check_backend(backend)
     t = check_temperature(temperature)
     population = check_population(x_hat, k, geometry, loop, batch, query, candidates, keys)
-    seed = draw_seed(generator)
+    seed = generator if isinstance(generator, int) else draw_seed(generator)
     return _choose(backend, population, t)(population, int(k), t, seed)
 
 
