@@ -5,6 +5,7 @@ Worlds of 1, 2 and 4 processes are started once, over loopback; each writes all 
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -32,19 +33,19 @@ BOTH_WAYS = [
 ]
 
 
+def in_a_process(script: list[str]) -> subprocess.CompletedProcess[str]:
+    """Run a script that forks: this process has threads."""
+    path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    quiet = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "PYTHONWARNINGS": "ignore"}
+    environment = {**os.environ, "PYTHONPATH": path, **quiet}
+    return subprocess.run([sys.executable, *script], env=environment, capture_output=True, text=True, timeout=600)
+
+
 @pytest.fixture(scope="module")
 def worlds(tmp_path_factory: pytest.TempPathFactory) -> Worlds:
     """What each process of each world has found: a later world resumes what an earlier one has begun."""
     folder = tmp_path_factory.mktemp("worlds")
-    path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
-    quiet = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "PYTHONWARNINGS": "ignore"}
-    done = subprocess.run(
-        [sys.executable, str(Path(__file__).with_name("world.py")), str(folder)],
-        env={**os.environ, "PYTHONPATH": path, **quiet},
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
+    done = in_a_process([str(Path(__file__).with_name("world.py")), str(folder)])
     assert done.returncode == 0, done.stderr
     return {size: [torch.load(folder / f"world-{size}-{rank}.pt") for rank in range(size)] for size in SIZES}
 
@@ -148,3 +149,11 @@ def test_a_process_on_its_own_has_no_team() -> None:
     with group.joined() as team:
         assert team is None
         assert group.team() is None
+
+
+def test_killed_and_silent_processes(tmp_path: Path) -> None:
+    """The others end in time and say why; what is left goes on with another number of processes, to the same end."""
+    script = Path(__file__).parent / "faults" / "killed_processes.py"
+    done = in_a_process([str(script), str(tmp_path), "2"])
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["kills"] == 2

@@ -27,6 +27,7 @@ BENCHES = {
     "step": "a training step from 1,000 to 1,000,000 nodes, and which part of it takes how long",
     "scaling": "training steps by 1, 2 and 4 processes, and what 8 and 64 machines would take",
     "memory": "how memory grows with the number of nodes",
+    "population": "latentgraph fit on up to a million rows: time, memory, and where it goes",
     "warmup": "what starting up and the first call cost",
     "figure-speed-memory": "the paper's figure: time and memory of a training step against the number of nodes",
     "gradients": "bias and variance of the ways to train a sampled graph, against all graphs of a small problem",

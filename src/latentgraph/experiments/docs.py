@@ -9,7 +9,7 @@ from pathlib import Path
 from latentgraph.experiments.catalogue import experiment
 from latentgraph.experiments.results import Results
 from latentgraph.experiments.running import results_file
-from latentgraph.files import rewrite
+from latentgraph.files import rewrite_pages
 
 PLACE = re.compile(r"<!-- reproduce (?P<name>[\w-]+) -->\n.*?<!-- end -->", flags=re.DOTALL)
 
@@ -26,10 +26,7 @@ def _section(name: str, results: Path) -> str:
 
 
 def main(results: str, docs: str) -> None:
-    """Renew the tables of every page in the folder `docs` that has a place for one."""
-    for page in sorted(Path(docs).glob("*.md")):
-        if PLACE.search(page.read_text(encoding="utf-8")):
-            rewrite(page, lambda text: render(text, Path(results)))
+    rewrite_pages(Path(docs), lambda text: render(text, Path(results)))
 
 
 if __name__ == "__main__":

@@ -43,6 +43,8 @@ METHODS: dict[str, Make] = {
     "DGP": lambda seed, steps: DGP(seed, steps=steps),
     "dDGM, paper": lambda seed, steps: PaperDGM(seed, steps=steps),
     "dDGM, paper, unit length": lambda seed, steps: UnitPaperDGM(seed, steps=steps),
+    "dDGM, paper, 10 times the steps": lambda seed, steps: PaperDGM(seed, steps=10 * steps),
+    "dDGM, paper, unit length, 10 times the steps": lambda seed, steps: UnitPaperDGM(seed, steps=10 * steps),
     "dDGM, best": lambda seed, steps: BestDGM(seed, steps=steps),
     "dDGM, best, WordNet": lambda seed, steps: RingsDGM(seed, steps=steps),
 }
@@ -87,7 +89,7 @@ def compute(cell: Cell, quick: bool, data_root: str | None) -> dict[str, float]:
 
 
 def narrow(method: ZeroShotMethod) -> None:
-    """Few hidden features, and few nodes to predict among: for a look at whether all works."""
+    """Few hidden features: for a look at whether all works."""
     hidden = getattr(method, "hidden", None)
     if hidden is not None:
         method.hidden = QUICK_WIDTH if isinstance(hidden, int) else (QUICK_WIDTH,) * len(hidden)  # type: ignore[attr-defined]

@@ -26,9 +26,16 @@ class DensePropagationNet(nn.Module):
     """
 
     def __init__(
-        self, parent_edges: Tensor, widths: tuple[int, int, int], n: int, learn: int, targets: int, *, furthest: int,
+        self,
+        parent_edges: Tensor,
+        widths: tuple[int, int, int],
+        n: int,
+        learn: int,
+        targets: int,
+        *,
+        furthest: int,
         dropout: float = 0.5,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__()
         children = child_matrix(parent_edges, n)
         up = [row_normalised(matrix)[:targets] for matrix in by_distance(children.T, furthest)]
@@ -69,6 +76,11 @@ class DGP(SGCN):
     def network(self, classes: Classes) -> nn.Module:
         widths = (classes.x.shape[1], self.hidden[0], classes.rows.shape[1])
         return DensePropagationNet(
-            classes.parent_edges, widths, len(classes.x), classes.learn, classes.targets, furthest=self.furthest,
+            classes.parent_edges,
+            widths,
+            len(classes.x),
+            classes.learn,
+            classes.targets,
+            furthest=self.furthest,
             dropout=self.dropout,
-        )  # fmt: skip
+        )

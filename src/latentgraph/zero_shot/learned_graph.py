@@ -111,8 +111,7 @@ class BestDGM(PaperDGM):
 
     One graph for both convolutions, on a sphere. f is linear and begins with the principal components of the word
     vectors, so that the first graphs are those of the word vectors; the temperature stays what it was set to in the
-    first step. Sampled neighbours weigh by their probability: the task
-    loss moves f, and there is no graph loss.
+    first step. Sampled neighbours weigh by their probability: the task loss moves f, and there is no graph loss.
     """
 
     lr = 3e-3
@@ -128,7 +127,7 @@ class BestDGM(PaperDGM):
         features = classes.x.shape[1]
         f = principal_components(classes.x[: classes.num_candidates], self.embed_dim)
         dgm = DiscreteDGM(f, self.k, geometry=Sphere(), loop=True)
-        dgm.log_temperature.requires_grad_(False)  # the loss would let it, and with it the graph, fade
+        dgm.log_temperature.requires_grad_(False)  # what is learned is where the classes are, not how sure they are
         inner = AllRows(RowNormalised(features, self.hidden))
         outer = FirstRows(
             RowNormalised(self.hidden, classes.rows.shape[1]), classes.learn, classes.targets, weighted=True

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from latentgraph.loss import Reward, nearest_class_reward
+from latentgraph.loss import nearest_class_reward
 from latentgraph.model import consensus
 from latentgraph.training import Batches, NodeSet, Task, fit
 from latentgraph.zero_shot.classes import Classes, ZeroShotMethod
@@ -18,7 +18,7 @@ from latentgraph.zero_shot.scores import stopping_loss
 
 
 def row_task(classes: Classes, *, unit: bool) -> Task:
-    r"""The sum over classes to learn from of :math:`\| w_i - \tilde w_i \|^2`, and the nearest-class reward.
+    r"""The mean over classes to learn from of :math:`\| w_i - \tilde w_i \|^2`, and the nearest-class reward.
 
     With `unit` both are divided by their norms first: the direction is learned. A consensus averages such rows.
     The targets of the task are class numbers; the rows are looked up.
@@ -36,8 +36,7 @@ def row_task(classes: Classes, *, unit: bool) -> Task:
     def score(out: Tensor, number: Tensor) -> Tensor:
         return stopping_loss(out, classes.images, classes.length)
 
-    checked: Reward = reward
-    return Task(loss, checked, link, score)
+    return Task(loss, reward, link, score)
 
 
 class RowNetwork(ZeroShotMethod):
