@@ -118,8 +118,8 @@ def joined(timeout: float = TIMEOUT) -> Iterator[Team | None]:
         _join(timeout)
     elif dist.get_backend() == "nccl":
         raise InputError(
-            "the process group that is there knows graphics cards only (nccl), but row numbers and counts are sent from the "
-            "processor. Tell the launcher to use 'cpu:gloo,cuda:nccl', or gloo."
+            "the process group that is there knows graphics cards only (nccl), but row numbers and counts are sent "
+            "from the processor. Tell the launcher to use 'cpu:gloo,cuda:nccl', or gloo."
         )
     before = _team
     _team = Team(dist.get_rank(), dist.get_world_size(), timeout) if dist.get_world_size() > 1 else None
