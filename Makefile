@@ -31,13 +31,12 @@ docs: $(READY)  ## build the documentation in docs/_build/html; a warning is an 
 	$(BIN)/sphinx-build -W --keep-going -q -b doctest docs docs/_build/doctest
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
 
-bench: $(READY)  ## measure everything (25 minutes; leave the machine alone) and renew the tables of docs/speed.md
+bench: $(READY)  ## measure everything (25 minutes and a table of a million rows; leave the machine alone); renew the pages
 	$(BIN)/latentgraph bench --out results
-	$(BIN)/python -m latentgraph.bench.docs results docs/speed.md
-	$(BIN)/python -m latentgraph.bench.docs results docs/distributed.md
+	$(BIN)/python -m latentgraph.bench.docs results docs
 
-results: $(READY)  ## renew the tables of docs/results.md from the results files that `latentgraph reproduce` has written
-	$(BIN)/python -m latentgraph.experiments.docs results docs/results.md
+results: $(READY)  ## renew the tables in docs/ from the results files that `latentgraph reproduce` has written
+	$(BIN)/python -m latentgraph.experiments.docs results docs
 
 ifdef NPM
 explorer: $(ASSETS)  ## build the front end of the explorer

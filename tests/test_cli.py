@@ -97,7 +97,7 @@ def test_lists(capsys: pytest.CaptureFixture[str]) -> None:
     assert "sampler" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("command", ["demo", "fit", "predict", "explore", "export", "reproduce", "bench"])
+@pytest.mark.parametrize("command", ["demo", "fit", "tune", "predict", "explore", "export", "reproduce", "bench"])
 def test_help_of_a_command_does_not_wait_for_torch(command: str) -> None:
     """Broken: what a command offers is known only after seconds."""
     script = (

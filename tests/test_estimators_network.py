@@ -5,6 +5,7 @@ from torch import nn
 
 from latentgraph.estimators.network import INPUTS, FromPrincipal, adamw, network
 from latentgraph.geometry import Euclidean
+from latentgraph.gradients import Softmax
 from latentgraph.sampling import nearest
 from latentgraph.stacks import Stack, mlp
 
@@ -43,6 +44,7 @@ def test_prediction_starts_near_the_opinion() -> None:
         dropout=0.3,
         input_graph=False,
         opinion=True,
+        gradient=Softmax(),
     )
     out, graphs = net.eval()(x)
     assert (out - x[:, -3:]).abs().mean() < 0.2

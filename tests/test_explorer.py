@@ -331,6 +331,10 @@ def test_edge_probability_against_hops(graph: lg.LatentGraph, monkeypatch: pytes
         at = p[far == hop]
         np.testing.assert_allclose([mean[hop - 1], spread[hop - 1]], [at.mean(), at.std()], rtol=1e-6)
         assert pairs[hop - 1] == at.size == 2 * (40 - hop)
+    ends = np.arange(40) % 2 == 0
+    part, _, pairs = figures.hop_profile(graph, path, hops=2, nodes=[0, 7], among=ends)
+    assert pairs.tolist() == [2, 1]  # 7 to 6 and 8; 0 to 2
+    np.testing.assert_allclose(part, [p[7, [6, 8]].mean(), p[0, 2]], rtol=1e-6)
     figure = figures.probability_by_hops(graph, path, hops=3)
     np.testing.assert_allclose([bar.get_height() for bar in figure.axes[0].patches], mean)  # type: ignore[attr-defined]
     with pytest.raises(lg.InputError, match="no given graph"):

@@ -14,7 +14,7 @@ from sklearn.datasets import load_diabetes, load_wine
 from browser import chromium, needs_browser, needs_front_end, visit
 from latentgraph import DGMClassifier, DGMRegressor, InputError
 from latentgraph.cli import main
-from latentgraph.explorer import from_run, keep_table
+from latentgraph.explorer import from_run, keep_table, run_folder
 
 
 @pytest.fixture(scope="module")
@@ -155,3 +155,41 @@ def test_an_estimator_explores_itself(run: Path) -> None:
     assert abs(page.graphs[0].edges - model.graph_).max() == 0
     with pytest.raises(InputError, match="table has 2 rows"):
         model.explore(table=pd.DataFrame({"a": [1, 2]}))
+
+
+def test_a_part_of_a_large_graph(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Broken: a page of a million rows, or one whose rows, edges and answers do not belong together."""
+    whole = from_run(run)
+    monkeypatch.setattr(run_folder, "SHOWN", 30)
+    monkeypatch.setattr(run_folder, "NEIGHBOURS", 3)
+    page = from_run(run)
+    assert page.title == f"kind · wine.csv · {len(page.names)} of 60 rows"
+    assert 20 < len(page.names) <= 30
+    at = [whole.names.index(name) for name in page.names]
+    assert at == sorted(at)
+    assert abs(page.graphs[0].edges - whole.graphs[0].edges[at][:, at]).max() == 0
+    for part, all_of_it in (
+        (page.answers.label, whole.answers.label),
+        (page.answers.prediction, whole.answers.prediction),
+        (page.split, whole.split),
+    ):
+        assert part is not None
+        assert all_of_it is not None
+        assert list(part) == [all_of_it[row] for row in at]
+    assert page.table is not None
+    assert whole.table is not None
+    assert page.table["alcohol"].tolist() == whole.table["alcohol"].iloc[at].tolist()
+    label = ["barbera" if row in at else "grignolino" for row in range(60)]
+    assert set(np.array(from_run(run, label=label, split=["x"] * 60).answers.label)) == {1}
+
+
+def test_neighbours_are_shown_together() -> None:
+    """Broken: random rows alone are picked, which do not know each other."""
+    n, rng = 2000, np.random.default_rng(0)
+    target = np.repeat(np.arange(n), 8)
+    edges = sp.csr_array((rng.random(8 * n), (target, rng.integers(0, n, 8 * n))), shape=(n, n))
+    rows = run_folder.shown_rows(edges, 400)
+    assert len(rows) == len(set(rows)) <= 400
+    assert (np.diff(rows) > 0).all()
+    kept = edges[rows][:, rows].sum() / edges[rows].sum()
+    assert kept > 1.3 * 400 / n, "little more than random rows would have"

@@ -29,7 +29,7 @@ from latentgraph.loss import (
 from latentgraph.probability import edge_log_p
 from latentgraph.sampling import gumbel_top_k
 
-LIKELIHOODS: list[Likelihood] = ["paper", "plackett_luce"]
+LIKELIHOODS: list[Likelihood] = ["paper", "probability", "plackett_luce"]
 
 
 def sampled(
@@ -128,7 +128,7 @@ def test_no_surprise_no_gradient(likelihood: Likelihood) -> None:
     graph_loss(graph, torch.tensor([0.0, 0.0, 0.0, 1.0]), likelihood=likelihood).backward()
     assert x_hat.grad is not None
     assert float(x_hat.grad[3]) != 0
-    if likelihood == "paper":
+    if likelihood != "plackett_luce":  # whose normaliser has all candidates
         assert x_hat.grad[:2].flatten().tolist() == [0, 0]
 
 
@@ -144,6 +144,16 @@ def test_better_than_expected_pulls_together(likelihood: Likelihood) -> None:
     assert float((moved[0] - moved[1]).abs()) < 1.0
 
 
+def test_the_loss_of_probabilities_by_hand() -> None:
+    """Broken: it is not sum delta p, which is bounded; the paper's sum delta log p is not."""
+    x_hat = torch.tensor([[0.0], [1.0], [50.0]], dtype=torch.float64)
+    graph = sampled(x_hat, torch.tensor([[1], [0], [0]]), torch.tensor(0.5, dtype=torch.float64))
+    delta = torch.tensor([2.0, -1.0, 1.0], dtype=torch.float64)
+    loss = graph_loss(graph, delta, likelihood="probability")
+    assert float(loss) == pytest.approx((2 - 1) * math.exp(-0.5))
+    assert float(graph_loss(graph, delta)) == pytest.approx(-0.5 - 1250)
+
+
 def test_delta_carries_no_gradient() -> None:
     """Broken: the reward itself is trained through the graph loss."""
     delta = torch.tensor([1.0, -0.5, 0.25], requires_grad=True)
@@ -157,7 +167,7 @@ def test_delta_of_the_wrong_shape_is_refused(shape: tuple[int, ...]) -> None:
 
 
 def test_unknown_likelihood_is_refused() -> None:
-    with pytest.raises(InputError, match="likelihood='exact' is not known; choose 'paper' or 'plackett_luce'"):
+    with pytest.raises(InputError, match=r"likelihood='exact' is not known; choose one of .'paper', 'probability', "):
         graph_loss(on_a_line(), torch.zeros(3), likelihood="exact")  # type: ignore[arg-type]
 
 

@@ -108,7 +108,7 @@ def primed(num_nodes: int = N, average: float = 0.6) -> MovingAverageBaseline:
     return baseline
 
 
-@pytest.mark.parametrize("likelihood", ["paper", "plackett_luce"])
+@pytest.mark.parametrize("likelihood", ["paper", "probability", "plackett_luce"])
 @pytest.mark.parametrize("graph_weight", [1.0, 0.3])
 def test_one_step_by_hand(likelihood: Likelihood, graph_weight: float) -> None:
     """Broken: the step is not on cross-entropy + weight * graph loss / labelled nodes, deltas at their nodes."""
@@ -382,7 +382,7 @@ def test_rows_that_count() -> None:
 
 
 def test_a_node_set_moves_as_a_whole() -> None:
-    nodes = NodeSet(*(torch.zeros(3, dtype=torch.bool) for _ in range(7))).to("meta")
+    nodes = NodeSet(*(torch.zeros(3, dtype=torch.bool) for _ in range(8))).to("meta")
     assert all(value.device.type == "meta" for value in vars(nodes).values())
     assert easy().to("cpu").mask is None
 

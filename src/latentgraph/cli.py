@@ -9,14 +9,17 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jsonargparse import ArgumentParser, Namespace
 
 from latentgraph import __version__
-from latentgraph.errors import InputError, LostProcessError, SaidByFirstError
+from latentgraph.errors import InputError, LostProcessError, RunError, SaidByFirstError
 from latentgraph.experiments.catalogue import CATALOGUE
 from latentgraph.runs.options import DEFAULTS, OPTIONS
+
+if TYPE_CHECKING:
+    from latentgraph.runs.plan import Plan
 
 BENCHES = {
     "sampler": "exact Gumbel-top-k beside the dense formula and beside libraries for nearest neighbours",
@@ -24,8 +27,10 @@ BENCHES = {
     "step": "a training step from 1,000 to 1,000,000 nodes, and which part of it takes how long",
     "scaling": "training steps by 1, 2 and 4 processes, and what 8 and 64 machines would take",
     "memory": "how memory grows with the number of nodes",
+    "population": "latentgraph fit on up to a million rows: time, memory, and where it goes",
     "warmup": "what starting up and the first call cost",
     "figure-speed-memory": "the paper's figure: time and memory of a training step against the number of nodes",
+    "gradients": "bias and variance of the ways to train a sampled graph, against all graphs of a small problem",
     "table-times": "the paper's table: training and test iterations for 564, 5,000 and 10,000 nodes",
 }
 
@@ -48,6 +53,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except LostProcessError as error:
         print(f"latentgraph: {error} {_how_to_go_on(arguments)}", file=sys.stderr, flush=True)
         return 1
+    except RunError as error:
+        print(f"latentgraph: {error}", file=sys.stderr)
+        return 1
     except OSError as error:
         print(f"latentgraph: {error.strerror or error}: {error.filename}", file=sys.stderr)
         return 2
@@ -62,12 +70,13 @@ def _processes() -> int:
 
 
 def _how_to_go_on(arguments: Namespace) -> str:
-    if arguments.subcommand in ("bench", "reproduce"):
+    if arguments.subcommand in ("bench", "reproduce", "tune"):
         return "What was finished is kept; the same command goes on."
     if arguments.subcommand == "fit":
         record, out = arguments.fit.out / "run.json", shlex.quote(str(arguments.fit.out))
         if record.exists() and not json.loads(record.read_text(encoding="utf-8"))["finished"]:
-            return f"Continue with: latentgraph fit --config {out}/config.yaml --out {out} --resume"
+            jobs = f" --jobs {arguments.fit.jobs}" if arguments.fit.jobs > 1 else ""
+            return f"Continue with: latentgraph fit --config {out}/config.yaml --out {out} --resume{jobs}"
     return "Nothing that was there is lost; run it again."
 
 
@@ -87,32 +96,30 @@ def _parser() -> ArgumentParser:
     commands.add_subcommand("demo", demo, help="the main job on an embedded data set")
 
     fit = ArgumentParser(description="Train on a table: csv, tsv (also .gz) or parquet, mixed types, missing values.")
-    fit.add_argument("table", type=Path, help="the table")
-    fit.add_argument("--target", type=str | None, help="column to predict; rows without a value are unlabelled")
-    fit.add_argument("--id", type=str | None, default=None, help="column that names the rows")
+    _add_plan(fit)
     fit.add_argument(
         "--out", type=Path, default=Path("run"), help="folder for the model and the results (default: run)"
     )
-    fit.add_argument(
-        "--task", type=str | None, default=None, help="classification or regression (default: by the target)"
-    )
-    fit.add_argument("--scale", type=str, default="standard", help="of numbers: standard, robust, quantile or none")
-    fit.add_argument("--drop", type=list[str], default=[], help="columns not to use, as a list: [a, b]")
-    _add_reading(fit)
-    fit.add_argument("--test_fraction", type=float, default=0.2, help="part of the labelled rows to test on; 0: none")
     fit.add_argument("--folds", type=int, default=0, help="cross-validate with so many folds instead")
-    fit.add_argument("--seed", type=int, default=0, help="of the splits, the network and the sampling")
+    fit.add_argument("--jobs", type=int, default=1, help="processes that test folds side by side (default: 1)")
     fit.add_argument("--resume", action="store_true", help="continue the interrupted run in --out, to the same result")
     fit.add_argument("--overwrite", action="store_true", help="replace the run in --out")
     fit.add_argument(
         "--timeout", type=float, default=600.0, help="seconds that a process of several (torchrun) waits for the others"
     )
-    fit.add_argument("--config", action="config", help="file with options, as --print_config writes it")
-    fit.add_argument("--json", action="store_true", help="print the summary as JSON")
-    for option in OPTIONS:
-        kind = option.type or type(option.default)
-        fit.add_argument(f"--{option.name}", type=kind, default=option.default, help=option.help)
     commands.add_subcommand("fit", fit, help="train on a table")
+
+    tune = ArgumentParser(
+        description="Search for options of fit that predict better than the given ones, which are tried first."
+    )
+    _add_plan(tune)
+    tune.add_argument("--out", type=Path, default=Path("tuned"), help="folder of the search (default: tuned)")
+    tune.add_argument("--trials", type=int, default=30, help="sets of options to try, all in all (default: 30)")
+    tune.add_argument("--search", type=list[str], default=[], help="options to search, as a list: [k, dropout]")
+    tune.add_argument("--folds", type=int, default=3, help="of the rows to learn from, to score a trial (default: 3)")
+    tune.add_argument("--jobs", type=int, default=1, help="processes that try options side by side (default: 1)")
+    tune.add_argument("--time-limit", type=float | None, default=None, help="seconds after which no trial begins")
+    commands.add_subcommand("tune", tune, help="search for better options")
 
     predict = ArgumentParser(description="Predict the rows of another table with a model that `fit` has kept.")
     predict.add_argument("run", type=Path, help="folder that fit wrote")
@@ -175,6 +182,40 @@ def _add_reading(parser: ArgumentParser) -> None:
         parser.add_argument(f"--{name}", type=str | None, default=None, help=words)
 
 
+PLAN = ("table", "target", "id", "task", "scale", "drop", *READING, "test_fraction", "seed")
+
+
+def _add_plan(parser: ArgumentParser) -> None:
+    """What `fit` and `tune` are told of a table and of the estimator."""
+    parser.add_argument("table", type=Path, help="the table")
+    parser.add_argument("--target", type=str | None, help="column to predict; rows without a value are unlabelled")
+    parser.add_argument("--id", type=str | None, default=None, help="column that names the rows")
+    parser.add_argument(
+        "--task", type=str | None, default=None, help="classification or regression (default: by the target)"
+    )
+    parser.add_argument("--scale", type=str, default="standard", help="of numbers: standard, robust, quantile or none")
+    parser.add_argument("--drop", type=list[str], default=[], help="columns not to use, as a list: [a, b]")
+    _add_reading(parser)
+    parser.add_argument(
+        "--test_fraction", type=float, default=0.2, help="part of the labelled rows to test on; 0: none"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of the splits, the network and the sampling")
+    parser.add_argument("--config", action="config", help="file with options, as --print_config writes it")
+    parser.add_argument("--json", action="store_true", help="print the summary as JSON")
+    for option in OPTIONS:
+        kind = option.type or type(option.default)
+        parser.add_argument(f"--{option.name}", type=kind, default=option.default, help=option.help)
+
+
+def _plan(arguments: Namespace, **more: Any) -> Plan:
+    from latentgraph.runs.plan import Plan
+
+    if arguments.target is None:
+        raise InputError("which column is to be predicted? Say it with --target COLUMN.")
+    options = {option.name: arguments[option.name] for option in OPTIONS}
+    return Plan(**{name: arguments[name] for name in PLAN}, **more, verbose=True, options=options)
+
+
 def _demo(arguments: Namespace) -> int:
     from latentgraph import demo
 
@@ -198,24 +239,19 @@ def _demo(arguments: Namespace) -> int:
 
 def _fit(arguments: Namespace) -> int:
     from latentgraph.runs import fitting
-    from latentgraph.runs.plan import Plan
 
-    if arguments.target is None:
-        raise InputError("fit needs to know which column to predict: --target COLUMN.")
-    options = {option.name: arguments[option.name] for option in OPTIONS}
-    names = ("table", "target", "id", "task", "scale", "drop", *READING, "test_fraction", "folds", "seed")
-    plan = Plan(**{name: arguments[name] for name in names}, verbose=True, options=options)
+    plan = _plan(arguments, folds=arguments.folds)
+    how = {name: arguments[name] for name in ("resume", "overwrite", "jobs")}
     if _processes() > 1:
         from latentgraph.distributed.group import joined
 
         with joined(arguments.timeout) as team:
             first = team is None or team.first
-            plan = replace(plan, verbose=first)
-            summary = fitting.run(plan, arguments.out, resume=arguments.resume, overwrite=arguments.overwrite)
+            summary = fitting.run(replace(plan, verbose=first), arguments.out, **how)
         if not first:
             return 0
     else:
-        summary = fitting.run(plan, arguments.out, resume=arguments.resume, overwrite=arguments.overwrite)
+        summary = fitting.run(plan, arguments.out, **how)
     if arguments.json:
         print(json.dumps(summary, indent=2))
         return 0
@@ -243,6 +279,33 @@ def _print_scores(scores: Sequence[Mapping[str, Mapping[str, float]]], target: s
         for method, values in mean_scores(scores).items()
     ]
     _print_table(f"{target}: rows that were kept away from training", ("method", *names), rows)
+
+
+def _tune(arguments: Namespace) -> int:
+    from latentgraph.runs import tuning
+
+    search = tuning.Search(_plan(arguments), arguments.search, arguments.folds, arguments.trials)
+    summary = tuning.run(search, arguments.out, jobs=arguments.jobs, time_limit=arguments.time_limit)
+    if arguments.json:
+        print(json.dumps(summary, indent=2))
+        return 0
+    names = list(search.space)
+    rows = [
+        [f"{trial['number']}{', as given' if trial['given'] else ''}", f"{trial['score']:.4f}"]
+        + [f"{value:.4g}" if isinstance(value, float) else value for value in map(trial["options"].get, names)]
+        for trial in summary["trials"][:10]
+        if trial["score"] is not None
+    ]
+    score, out = summary["score"], shlex.quote(str(arguments.out))
+    early = sum(trial["score"] is None for trial in summary["trials"])
+    _print_table(f"best of {len(summary['trials'])} trials, {early} ended early", ("trial", score, *names), rows)
+    given = "" if summary["given"] is None else f"{summary['given']:.4f} as given, "
+    print(
+        f"{score} in cross-validation, smaller is better: {given}{summary['best']:.4f} tuned. "
+        "The rows that fit tests on were not used.\n"
+        f"Every trial is in {out}/trials.csv. Next: latentgraph fit --config {out}/tuned.yaml"
+    )
+    return 0
 
 
 def _predict(arguments: Namespace) -> int:
@@ -297,7 +360,7 @@ def _reproduce(arguments: Namespace) -> int:
         return 0
     _check_names(arguments.names, CATALOGUE, "reproduce")
     from latentgraph.experiments.catalogue import experiment
-    from latentgraph.experiments.running import run
+    from latentgraph.experiments.running import pictures, run
 
     shown = {}
     for name in arguments.names:
@@ -308,6 +371,11 @@ def _reproduce(arguments: Namespace) -> int:
             for table in shown[name]:
                 _print_table(f"{name}: {table.title}", table.header, table.rows)
             print(f"Every cell is in {results.path}")
+        try:
+            for picture in pictures(name, arguments.out, quick=arguments.quick, data_root=arguments.data_root):
+                print(f"Written to {picture}", file=sys.stderr)
+        except InputError as error:  # no matplotlib: the tables are there all the same
+            print(f"latentgraph: no picture was drawn: {error}", file=sys.stderr)
     if arguments.json:
         print(json.dumps({name: [table._asdict() for table in tables] for name, tables in shown.items()}, indent=2))
     return 0
@@ -350,6 +418,7 @@ _COMMANDS = {
     "fit": _fit,
     "predict": _predict,
     "reproduce": _reproduce,
+    "tune": _tune,
 }
 
 

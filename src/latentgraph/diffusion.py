@@ -23,9 +23,11 @@ from latentgraph.continuous import flat_product, is_flat
 from latentgraph.errors import InputError
 from latentgraph.gather import sum_over_neighbors
 from latentgraph.graph import AnyGraph, LatentGraph, is_part
+from latentgraph.largest import largest
 from latentgraph.messages import flat_message_sum, strongest
 from latentgraph.probability import adjacency_block, edge_log_p
 from latentgraph.sparse import LastSeen, Structure, sparse_product, structure_of
+from latentgraph.weighted import weighted_aggregate, weighted_attention, weighted_diffusion, weighted_sum
 
 Graph = AnyGraph
 Aggregation = Literal["sum", "mean", "max"]
@@ -75,6 +77,8 @@ class Diffusion(nn.Module):
         self._normalised = LastSeen[tuple[Tensor, Structure]]()
 
     def forward(self, x: Tensor, graph: Graph) -> Tensor:
+        if isinstance(graph, LatentGraph) and graph.weights is not None:
+            return weighted_diffusion(graph, x)
         if isinstance(graph, LatentGraph) and graph.neighbors is not None and not graph.loop:
             # k neighbours and itself: all degrees are k + 1, and the normalised sum is a plain mean.
             total = x + sum_over_neighbors(graph.places, graph.sources(x), graph.backwards)
@@ -84,7 +88,7 @@ class Diffusion(nn.Module):
             return sparse_product(*graph.normalised(wide), graph.sources(x))
         edge_index = _edges(graph)
         if edge_index is None:
-            return symmetric_normalised(_continuous(graph), x)
+            return symmetric_normalised(_latent(graph), x)
         weights, places = self._normalised.get(edge_index, lambda: _normalised(edge_index, len(x), wide), len(x), wide)
         return sparse_product(weights, places, x)
 
@@ -122,10 +126,12 @@ class RowNormalised(nn.Module):
     def forward(self, x: Tensor, graph: Graph) -> Tensor:
         h = self.linear(x)
         if isinstance(graph, LatentGraph) and graph.neighbors is not None:
+            if graph.weights is not None:
+                return weighted_sum(graph, h) / graph.neighbors.shape[1]
             return sum_over_neighbors(graph.places, graph.sources(h), graph.backwards) / graph.neighbors.shape[1]
         edge_index = _edges(graph)
         if edge_index is None:
-            return row_normalised(_continuous(graph), h)
+            return row_normalised(_latent(graph), h)
         source, target = edge_index
         summed = torch.zeros_like(h).index_add(0, target, _sources(graph, h).index_select(0, source))
         degree = target.bincount(minlength=len(x)).clamp_min(1)
@@ -147,11 +153,13 @@ class GAT(nn.Module):
             rows, edges = graph.own_first(x)
             return self.conv((rows, x), edges)
         edge_index = _edges(graph)
-        if edge_index is not None:
+        weighted = isinstance(graph, LatentGraph) and graph.weights is not None
+        if edge_index is not None and not weighted:
             return self.conv(x, edge_index)
         h = self.conv.lin(x).view(len(x), self.conv.heads, -1)
         u, v = (h * self.conv.att_dst).sum(-1), (h * self.conv.att_src).sum(-1)
-        out = _attention(_continuous(graph), h, u, v, self.conv.negative_slope)
+        attend = weighted_attention if weighted else _attention
+        out = attend(_latent(graph), h, u, v, self.conv.negative_slope)
         return (out.flatten(1) if self.conv.concat else out.mean(1)) + self.conv.bias
 
 
@@ -206,7 +214,7 @@ class EdgeConv(nn.Module):
         edge_index = _edges(graph)
         if edge_index is not None:
             return self.conv((_sources(graph, x), x), edge_index)
-        latent = _continuous(graph)
+        latent = _latent(graph)
         linear = _linear_before_relu(self.message)
         if linear is not None:
             p, q = _linear_parts(linear, x, x)
@@ -220,7 +228,7 @@ class EdgeConv(nn.Module):
 
     def _over_neighbors(self, x: Tensor, graph: LatentGraph) -> Tensor:
         """On a sampled graph: all have k neighbours, so their messages are a cube (n, k, out)."""
-        places = graph.places
+        places = graph.weighed
 
         def theirs(h: Tensor) -> Tensor:
             return graph.sources(h).index_select(0, places.reshape(-1)).unflatten(0, places.shape)
@@ -231,9 +239,11 @@ class EdgeConv(nn.Module):
         else:
             p, q = _linear_parts(first, x, x)
             pairs = p[:, None] + theirs(q)
+        if self.aggr == "max" and graph.weights is None:
+            return largest(rest, pairs)
         message = rest(pairs.flatten(0, 1)).unflatten(0, places.shape)
-        if self.aggr == "max":
-            return message.max(1).values
+        if graph.weights is not None:
+            return weighted_aggregate(graph, message, self.aggr)
         return message.sum(1) if self.aggr == "sum" else message.mean(1)
 
     def _of_any_message(self, graph: LatentGraph, x: Tensor) -> Tensor:
@@ -319,7 +329,7 @@ def _sources(graph: Graph, h: Tensor) -> Tensor:
     return h if isinstance(graph, Tensor) else graph.sources(h)
 
 
-def _continuous(graph: Graph) -> LatentGraph:
+def _latent(graph: Graph) -> LatentGraph:
     assert isinstance(graph, LatentGraph)
     return graph
 

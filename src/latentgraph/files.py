@@ -24,8 +24,10 @@ def replacing(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
         temporary.unlink(missing_ok=True)
 
 
-def rewrite(path: Path, change: Callable[[str], str]) -> None:
-    """Replace the text of a file by what `change` makes of it."""
-    text = change(path.read_text(encoding="utf-8"))
-    with replacing(path) as file:
-        file.write(text)
+def rewrite_pages(folder: Path, change: Callable[[str], str]) -> None:
+    """Replace the text of every page (*.md) in a folder by what `change` makes of it; most stay as they are."""
+    for path in sorted(folder.glob("*.md")):
+        before = path.read_text(encoding="utf-8")
+        if (after := change(before)) != before:
+            with replacing(path) as file:
+                file.write(after)

@@ -44,6 +44,10 @@ class LatentGraph:
     batch : (n,) graph id of each node, or None for one graph
     loop : whether a node was a candidate for itself [discrete]
     sampled : False for nearest neighbours, which have no likelihood to learn by [discrete]
+    weights : (n, m) how much each edge counts in a convolution, differentiable; None: all the same. They belong to
+        `candidates`, or to `neighbors` if there are none (m = k), and come from a `latentgraph.gradients` [discrete]
+    candidates : (n, m) who could have been sampled: first the k neighbours, then others, of weight zero but with a
+        gradient [discrete]
     """
 
     x_hat: Tensor
@@ -55,6 +59,8 @@ class LatentGraph:
     batch: Tensor | None = None
     loop: bool = False
     sampled: bool = True
+    weights: Tensor | None = None
+    candidates: Tensor | None = None
 
     def __repr__(self) -> str:
         kind = "continuous" if self.neighbors is None else f"k={self.neighbors.shape[1]}"
@@ -73,6 +79,13 @@ class LatentGraph:
         """(2, e): source j above target i, sorted by target; e = n k. None for a continuous graph."""
         return None if self.neighbors is None else neighbors_to_edges(self.neighbors)
 
+    @property
+    def not_filled(self) -> Tensor:
+        """(e,) bool: which edges of a discrete graph are real. Self-edges that fill up small graphs are not."""
+        assert self.edge_index is not None
+        source, target = self.edge_index
+        return torch.ones_like(source, dtype=torch.bool) if self.loop else source != target
+
     @cached_property
     def backwards(self) -> Backwards:
         """The edges of a discrete graph read backwards; several convolutions share it."""
@@ -81,13 +94,13 @@ class LatentGraph:
     # What differs where several processes share the nodes: there, nodes and rows are not the same (`PartOfGraph`).
 
     @property
-    def candidates(self) -> Tensor:
+    def all_x_hat(self) -> Tensor:
         """(m, d_hat) embedding of all who could be chosen."""
         return self.x_hat
 
     @property
     def first_row(self) -> int:
-        """The number of the first node of `x_hat` among the candidates."""
+        """The number of the first node of `x_hat` in `all_x_hat`."""
         return 0
 
     @property
@@ -113,6 +126,16 @@ class LatentGraph:
     def local_edges(self) -> Tensor | None:
         """(2, e) edges from rows of `sources(h)` to rows of `x_hat`. None for a continuous graph."""
         return self.edge_index
+
+    @property
+    def weighed(self) -> Tensor:
+        """(n, m) the rows of `sources(h)` that `weights` belong to."""
+        return self.places if self.candidates is None else self.candidates
+
+    @cached_property
+    def weighed_backwards(self) -> Backwards:
+        """The same, read backwards."""
+        return self.backwards if self.candidates is None else backwards(self.candidates)
 
     @property
     def adj(self) -> Tensor | None:
@@ -197,7 +220,8 @@ class LatentGraph:
 
     def _weighted_edges(self, min_weight: float) -> tuple[Tensor, Tensor]:
         if self.edge_index is not None and self.log_p is not None:
-            return self.edge_index, self.log_p.exp()
+            real = self.not_filled.nonzero()[:, 0]
+            return self.edge_index.index_select(1, real), self.log_p.exp().index_select(0, real)
         assert self.adj is not None
         target, source = (self.adj.detach() >= min_weight).nonzero().T
         return torch.stack([source, target]), self.adj[target, source]
@@ -223,7 +247,7 @@ def edge_frequencies(graphs: Sequence[LatentGraph]) -> sp.csr_array:
         if graph.edge_index is None:
             total = total + graph.to_scipy()
         else:
-            source, target = graph.edge_index.cpu().numpy()
+            source, target = graph.edge_index[:, graph.not_filled].cpu().numpy()
             total = total + sp.csr_array((np.ones(len(source)), (target, source)), shape=shape)
     return sp.csr_array(total / len(graphs))
 
@@ -274,6 +298,12 @@ def on_graph(module: nn.Module, x: Tensor, graph: AnyGraph | None) -> Tensor:
         )
     if graph is None or asked.name == "graph":
         return module(x, graph)
+    if isinstance(graph, LatentGraph) and graph.weights is not None:
+        raise InputError(
+            f"{type(module).__name__} takes an edge list, but the edges of this graph have weights, through which its "
+            "gradient goes. Use GCN, GAT, EdgeConv or RowNormalised of latentgraph.diffusion, or a gradient without "
+            "weights: Reinforce or PlackettLuce of latentgraph.gradients."
+        )
     if is_part(graph):
         return graph.on_all(module, x)
     edge_index = graph.edge_index if isinstance(graph, LatentGraph) else graph

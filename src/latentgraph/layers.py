@@ -8,11 +8,16 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from latentgraph.blocks import graph_sizes
 from latentgraph.errors import InputError
 from latentgraph.geometry import Euclidean, Geometry
 from latentgraph.graph import AnyGraph, LatentGraph, neighbors_to_edges, on_graph
 from latentgraph.probability import edge_log_p
 from latentgraph.sampling import gumbel_top_k, nearest
+from latentgraph.sampling.small_graphs import with_small_graphs
+
+if TYPE_CHECKING:
+    from latentgraph.gradients import Gradient
 
 if TYPE_CHECKING:
     from latentgraph.distributed.partition import Partition
@@ -49,7 +54,8 @@ class DiscreteDGM(_DGM):
     .. math:: \hat X = f(X), \qquad \log p_{ij} = -t \, \Delta(\hat x_i, \hat x_j)^2, \qquad
               \mathcal N_i = \operatorname{arg\,top}_k (\log p_i + G_i)
 
-    The sample itself has no gradient; `graph.log_p` has, and `graph_loss` uses it.
+    The sample itself has no gradient; `graph.log_p` has, and `graph_loss` uses it. Other ways are in
+    `latentgraph.gradients`.
 
     Parameters
     ----------
@@ -62,6 +68,10 @@ class DiscreteDGM(_DGM):
     loop : whether a node may choose itself, as in the paper's algorithm: it mostly will, for p_ii = 1 is the largest
     backend : sampler, see `gumbel_top_k`
     noise : False takes the k nearest neighbours instead of sampling, which with f = id is DGCNN's graph
+    gradient : how f learns from the task, one of `latentgraph.gradients`: it gives weights to the edges, or a loss to
+        `training.fit`. None: no weights, and `fit` says which loss
+    fill : what to do with graphs of k nodes or fewer, which are common where every sample is a graph of its own. False
+        is an error; True gives each of their nodes all others, and itself in the places that are left
 
     Examples
     --------
@@ -81,12 +91,18 @@ class DiscreteDGM(_DGM):
         loop: bool = False,
         backend: str = "auto",
         noise: bool = True,
+        gradient: Gradient | None = None,
+        fill: bool = False,
     ) -> None:
         super().__init__(embed, geometry, temperature)
+        if fill and loop:
+            raise InputError("fill=True puts a node itself where others are missing, loop=True anywhere: choose one.")
         self.k = k
         self.loop = loop
         self.backend = backend
         self.noise = noise
+        self.gradient = gradient
+        self.fill = fill
 
     def forward(
         self,
@@ -119,7 +135,12 @@ class DiscreteDGM(_DGM):
             self._calibrate(residents, batch)
         # Guests get a copy of the generator: drawing for them as well would change what the residents draw next.
         copy = (generator or torch.default_generator).clone_state() if guests else None
-        neighbors = self._choose(residents, generator, loop=self.loop, batch=batch)
+        if self.fill:
+            neighbors = with_small_graphs(
+                lambda points, graphs: self._choose(points, generator, batch=graphs), residents, self.k, batch
+            )
+        else:
+            neighbors = self._choose(residents, generator, loop=self.loop, batch=batch)
         if guests:
             keys = -1 - torch.arange(guests, device=x.device) if keys is None else keys
             theirs = self._choose(x_hat[len(residents) :], copy, candidates=residents, keys=keys)
@@ -127,7 +148,7 @@ class DiscreteDGM(_DGM):
         log_p = edge_log_p(x_hat, neighbors_to_edges(neighbors), self.temperature, self.geometry)
         if not self.noise:
             log_p = log_p.detach()  # what was not sampled has no likelihood to learn by
-        return LatentGraph(
+        graph = LatentGraph(
             x_hat,
             self.temperature,
             self.geometry,
@@ -137,6 +158,9 @@ class DiscreteDGM(_DGM):
             loop=self.loop,
             sampled=self.noise,
         )
+        if self.gradient is None or not self.noise:
+            return graph
+        return self.gradient.weigh(graph, guests=guests, keys=keys, generator=generator)
 
     def _part(self, x_hat: Tensor, partition: Partition, generator: torch.Generator | None) -> LatentGraph:
         """The neighbours of this process's rows, among all rows."""
@@ -254,7 +278,7 @@ _SAMPLE_PAIRS = 1 << 19
 
 
 def _sampled_distances(x_hat: Tensor, geometry: Geometry, batch: Tensor | None) -> tuple[Tensor, float]:
-    """Squared distances (rows, columns) from some nodes of the first graph to its others, never to themselves.
+    """Squared distances (rows, columns) from some nodes of the largest graph to its others, never to themselves.
 
     Also the share of the graph's nodes that the columns are: 1 up to 32,768 nodes.
     """
@@ -263,8 +287,10 @@ def _sampled_distances(x_hat: Tensor, geometry: Geometry, batch: Tensor | None) 
             f"the embedding of {len(x_hat)} nodes {'has NaN or infinite values' if len(x_hat) else 'is empty'}: no "
             "temperature can be set from it. Check the features for missing values."
         )
-    n = len(x_hat) if batch is None else int((batch == batch[0]).sum())
-    columns = _spaced(n, min(n, _SAMPLE_COLUMNS), x_hat.device)
+    sizes = graph_sizes(batch, len(x_hat))
+    largest = int(sizes.argmax())
+    start, n = int(sizes[:largest].sum()), int(sizes[largest])
+    columns = _spaced(n, min(n, _SAMPLE_COLUMNS), x_hat.device) + start
     m = len(columns)
     rows = _spaced(m, min(m, max(16, _SAMPLE_PAIRS // m)), x_hat.device)
     points = x_hat.index_select(0, columns).double()

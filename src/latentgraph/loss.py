@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +12,7 @@ from latentgraph.errors import InputError
 from latentgraph.graph import LatentGraph
 from latentgraph.probability import plackett_luce
 
-Likelihood = Literal["paper", "plackett_luce"]
+Likelihood = Literal["paper", "probability", "plackett_luce"]
 Reward = Callable[[Tensor, Tensor], Tensor]
 
 
@@ -33,10 +33,12 @@ def graph_loss(
     graphs : the sampled graphs of all layers (continuous and nearest-neighbour ones have no sampled edges and are
         passed over)
     delta : (n,) expected minus actual reward of each node; zero for nodes without a label
-    likelihood : "paper" sums the unnormalised log p, whose gradient is biased. "plackett_luce" uses the
-        exact log-likelihood of the ordered sample: with a baseline that does not depend on this sample, its gradient is
-        that of the expected reward as far as a node's reward depends on its own edges. Neither kind credits the edges
-        of its neighbours, which matter too where several convolutions follow each other
+    likelihood : "paper" sums the unnormalised log p, whose gradient is biased and which has no lower bound: a node
+        that does worse than expected pushes its neighbours away without end. "probability" sums p = exp(log p)
+        instead, as the authors' public code does: biased as well, but edges that are improbable already are left alone.
+        "plackett_luce" uses the exact log-likelihood of the ordered sample: with a baseline that does not depend on
+        this sample, its gradient is that of the expected reward as far as a node's reward depends on its own edges.
+        No kind credits the edges of its neighbours, which matter too where several convolutions follow each other
     reduction : "sum" as in the paper, or "mean" over nodes
 
     Returns
@@ -50,8 +52,8 @@ def graph_loss(
     >>> graph_loss(graph, delta=torch.zeros(6)).item()
     0.0
     """
-    if likelihood not in ("paper", "plackett_luce"):
-        raise InputError(f"likelihood={likelihood!r} is not known; choose 'paper' or 'plackett_luce'.")
+    if likelihood not in get_args(Likelihood):
+        raise InputError(f"likelihood={likelihood!r} is not known; choose one of {get_args(Likelihood)}.")
     if isinstance(graphs, LatentGraph):
         graphs = [graphs]
     delta = delta.detach()
@@ -64,11 +66,9 @@ def graph_loss(
                 f"delta has shape {tuple(delta.shape)} but the graph has {graph.num_nodes} nodes; "
                 "it must hold one number for each node (zero where there is no label)."
             )
-        if likelihood == "paper":
-            log_p = graph.log_p.view(graph.num_nodes, -1).sum(1)
-        else:
-            log_p = plackett_luce(
-                graph.candidates,
+        if likelihood == "plackett_luce":
+            likely = plackett_luce(
+                graph.all_x_hat,
                 graph.neighbors,
                 graph.temperature,
                 graph.geometry,
@@ -76,7 +76,10 @@ def graph_loss(
                 batch=graph.batch,
                 first_row=graph.first_row,
             )
-        total = total + (delta * log_p).sum()
+        else:
+            of_edges = graph.log_p if likelihood == "paper" else graph.log_p.exp()
+            likely = of_edges.view(graph.num_nodes, -1).sum(1)
+        total = total + (delta * likely).sum()
     return total / len(delta) if reduction == "mean" else total
 
 
@@ -161,6 +164,11 @@ def accuracy_reward(out: Tensor, y: Tensor) -> Tensor:
 def probability_reward(out: Tensor, y: Tensor) -> Tensor:
     """Probability of the true class: unlike accuracy it also tells near misses from far ones."""
     return out.detach().softmax(-1).gather(-1, y[:, None])[:, 0]
+
+
+def log_probability_reward(out: Tensor, y: Tensor) -> Tensor:
+    """Minus the cross-entropy of each node: with it a graph loss follows the loss that is trained."""
+    return out.detach().log_softmax(-1).gather(-1, y[:, None])[:, 0]
 
 
 def negative_loss_reward(out: Tensor, y: Tensor) -> Tensor:

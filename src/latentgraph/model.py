@@ -130,6 +130,7 @@ def consensus(
     edge_index: Tensor | Part | None = None,
     batch: Tensor | None = None,
     *,
+    category: Tensor | None = None,
     samples: int = 8,
     link: Callable[[Tensor], Tensor] = softmax,
     generator: torch.Generator | None = None,
@@ -140,6 +141,7 @@ def consensus(
     Parameters
     ----------
     net : a `DGMNet` or anything called like one. It is put into evaluation mode for the call
+    category : (graphs,) what kind of thing each graph is, for networks that ask for it (`PointCloudNet`)
     samples : how many graphs. A network in which nothing is sampled is called once
     link : from an output to what is averaged, default the softmax; `nn.Identity()` for regression
     joining : `guests` and `keys`, or `partition`, of `DGMNet.forward`
@@ -152,6 +154,8 @@ def consensus(
         raise InputError(f"samples={samples} but a consensus needs at least one sampled graph (the paper takes 8).")
     if not getattr(net, "is_stochastic", True):
         samples = 1
+    if category is not None:  # only a network that is given categories has to know the word
+        joining["category"] = category
     modes = [(module, module.training) for module in net.modules()]
     net.eval()
     try:

@@ -10,6 +10,7 @@ from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 from torch_geometric.nn import global_max_pool
 
 from latentgraph.diffusion import EdgeConv
@@ -129,27 +130,49 @@ def point_cloud_net(
     """The part-segmentation network of the paper's point clouds: DGCNN's, with graph modules of depth 16 and k = 20.
 
     `learned=False` is DGCNN itself, with the nearest neighbours of the features.
+
+    >>> net = point_cloud_net(k=5)
+    >>> x, cloud = torch.randn(50, 3), torch.tensor([0] * 20 + [1] * 30)  # two clouds of different sizes
+    >>> out, graphs = net(x, batch=cloud, category=torch.tensor([4, 15]))
+    >>> out.shape, len(graphs)
+    (torch.Size([50, 50]), 3)
     """
-    return PointCloudNet(in_features, num_parts, num_categories, k, embed_dim, learned)
+    layers: list[tuple[nn.Module | None, nn.Module]] = []
+    for layer, (a, b) in enumerate(pairwise(_edge_widths(in_features))):
+        seen = a + (embed_dim if layer else 0)
+        dgm = DiscreteDGM(nn.Linear(seen, embed_dim), k) if learned else _knn(k)
+        layers.append((dgm, EdgeConv(a, b, aggr="max", message=_point_mlp([2 * a, *[b] * _DEPTHS[layer]]))))
+    transform = SpatialTransform(in_features, k)
+    return PointCloudNet(transform, DGMNet(layers, jump=True, stack=learned), num_parts, num_categories)
+
+
+def point_net(in_features: int = 3, num_parts: int = 50, *, num_categories: int = 16) -> PointCloudNet:
+    """The same network without any graph, as PointNet is: points meet in the feature of the whole cloud only.
+
+    What was an edge convolution is the same perceptron on every point alone.
+    """
+    layers: list[tuple[nn.Module | None, nn.Module]] = [
+        (None, _point_mlp([a, *[b] * depth]))
+        for (a, b), depth in zip(pairwise(_edge_widths(in_features)), _DEPTHS, strict=True)
+    ]
+    return PointCloudNet(SpatialTransform(in_features, None), DGMNet(layers, jump=True), num_parts, num_categories)
+
+
+_DEPTHS = (2, 2, 1)  # layers in the messages of the three edge convolutions
+
+
+def _edge_widths(in_features: int) -> list[int]:
+    return [in_features, 64, 64, 64]
 
 
 class PointCloudNet(nn.Module):
     """Spatial transform, three edge-convolution blocks, global feature, category, point-wise classifier."""
 
-    def __init__(
-        self, in_features: int, num_parts: int, num_categories: int, k: int, embed_dim: int, learned: bool
-    ) -> None:
+    def __init__(self, transform: SpatialTransform, backbone: DGMNet, num_parts: int, num_categories: int) -> None:
         super().__init__()
         self.num_categories = num_categories
-        self.transform = SpatialTransform(in_features, k)
-        widths = [in_features, 64, 64, 64]
-        layers: list[tuple[nn.Module | None, nn.Module]] = []
-        for layer, (a, b) in enumerate(pairwise(widths)):
-            seen = a + (embed_dim if layer else 0)
-            dgm = DiscreteDGM(nn.Linear(seen, embed_dim), k) if learned else _knn(k)
-            depth = 1 if layer == 2 else 2
-            layers.append((dgm, EdgeConv(a, b, aggr="max", message=_point_mlp([2 * a, *[b] * depth]))))
-        self.backbone = DGMNet(layers, jump=True, stack=learned)
+        self.transform = transform
+        self.backbone = backbone
         self.point = _point_mlp([192, 1024])
         self.category = _point_mlp([num_categories, 64], normalise=False)
         self.classify = nn.Sequential(
@@ -180,32 +203,63 @@ class PointCloudNet(nn.Module):
         _, cloud = torch.unique_consecutive(batch, return_inverse=True)
         local, graphs = self.backbone(self.transform(x, cloud), edge_index, cloud, generator=generator)
         shape = global_max_pool(self.point(local), cloud)
+        whole = torch.cat([shape, self.category(self._one_hot(category, shape))], dim=1)
+        return self._classified(whole, local, cloud), graphs
+
+    def _one_hot(self, category: Tensor | None, shape: Tensor) -> Tensor:
+        """(clouds, categories); nothing but zeros where the categories are not known."""
         one_hot = shape.new_zeros(len(shape), self.num_categories)
-        if category is not None:
-            one_hot.scatter_(1, category.view(-1, 1), 1.0)
-        whole = torch.cat([shape, self.category(one_hot)], dim=1)
-        return self.classify(torch.cat([whole.index_select(0, cloud), local], dim=1)), graphs
+        if category is None:
+            return one_hot
+        if category.shape != (len(shape),) or not bool(((category >= 0) & (category < self.num_categories)).all()):
+            raise InputError(
+                f"category {category.tolist()} for {len(shape)} clouds; it must hold one number for each, 0 to "
+                f"{self.num_categories - 1}."
+            )
+        return one_hot.scatter(1, category.view(-1, 1), 1.0)
+
+    def _classified(self, whole: Tensor, local: Tensor, cloud: Tensor) -> Tensor:
+        """`classify` of [whole of its cloud | local] for each point, with one product for each cloud for the whole."""
+        first, *rest = self.classify
+        assert isinstance(first, nn.Sequential)
+        linear = first[0]
+        assert isinstance(linear, nn.Linear)
+        w_whole, w_local = linear.weight.split([whole.shape[1], local.shape[1]], dim=1)
+        h = F.linear(local, w_local) + F.linear(whole, w_whole).index_select(0, cloud)
+        h = first[1:](h)
+        for step in rest:
+            h = step(h)
+        return h
 
 
 class SpatialTransform(nn.Module):
-    """Learns a 3 x 3 matrix for each cloud and applies it, starting from the identity."""
+    """Learns a d x d matrix for each cloud and applies it, starting from the identity.
 
-    def __init__(self, in_features: int, k: int) -> None:
+    `k` neighbours of each point are seen, or the point alone if it is None.
+    """
+
+    def __init__(self, in_features: int, k: int | None) -> None:
         super().__init__()
         self.in_features = in_features
-        self.neighbours = _knn(k)
-        self.edges = EdgeConv(in_features, 128, aggr="max", message=_point_mlp([2 * in_features, 64, 128]))
+        self.neighbours = None if k is None else _knn(k)
+        self.edges = (
+            _point_mlp([in_features, 64, 128])
+            if k is None
+            else EdgeConv(in_features, 128, aggr="max", message=_point_mlp([2 * in_features, 64, 128]))
+        )
         self.point = _point_mlp([128, 1024])
-        self.regress = nn.Sequential(_point_mlp([1024, 512, 256], normalise=False), nn.Linear(256, in_features**2))
-        last = self.regress[-1]
-        assert isinstance(last, nn.Linear)
-        nn.init.zeros_(last.weight)
+        self.describe = _point_mlp([1024, 512, 256], normalise=False)
+        self.regress = nn.Linear(256, in_features**2)
+        nn.init.zeros_(self.regress.weight)
         with torch.no_grad():
-            last.bias.copy_(torch.eye(in_features).flatten())
+            self.regress.bias.copy_(torch.eye(in_features).flatten())
 
     def forward(self, x: Tensor, batch: Tensor) -> Tensor:
-        h = self.point(self.edges(x, self.neighbours(x, None, batch)))
-        matrix = self.regress(global_max_pool(h, batch)).view(-1, self.in_features, self.in_features)
+        h = self.edges(x) if self.neighbours is None else self.edges(x, self.neighbours(x, None, batch))
+        whole = self.describe(global_max_pool(self.point(h), batch))
+        # The mean over 256 features, not their sum: a step of Adam moves all weights by as much, and their sum blew up
+        # the clouds within a few steps.
+        matrix = self.regress(whole / whole.shape[1]).view(-1, self.in_features, self.in_features)
         return torch.einsum("ni,nij->nj", x, matrix.index_select(0, batch))
 
 
@@ -230,5 +284,5 @@ def _point_mlp(widths: list[int], *, normalise: bool = True) -> nn.Sequential:
         steps.append(nn.Linear(a, b, bias=not normalise))
         if normalise:
             steps.append(nn.BatchNorm1d(b))
-        steps.append(nn.LeakyReLU(0.2))
+        steps.append(nn.LeakyReLU(0.2, inplace=True))  # neither linear nor normalisation needs its output again
     return nn.Sequential(*steps)

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from latentgraph.blocks import Block, all_rows, other_graph, recomputed, row_blocks
 from latentgraph.geometry import Geometry
+from latentgraph.sampling.small_graphs import others_in_graph
 
 
 def edge_log_p(x_hat: Tensor, edge_index: Tensor, temperature: Tensor, geometry: Geometry) -> Tensor:
@@ -90,8 +91,10 @@ def plackett_luce(
 
     Returns
     -------
-    (n,) differentiable in `x_hat` and `temperature`; memory O(n k + block)
+    (n,) differentiable in `x_hat` and `temperature`; memory O(n k + block). Zero for nodes of graphs with fewer than k
+    candidates (`DiscreteDGM(fill=True)`), for which nothing was drawn
     """
+    drawn = (others_in_graph(batch, len(x_hat)) + int(loop) >= neighbors.shape[1]).to(x_hat.device)
 
     def rows_of(block: Block, x_hat: Tensor, temperature: Tensor) -> Tensor:
         rows = torch.arange(block.row_start, block.row_stop, device=x_hat.device)
@@ -112,7 +115,7 @@ def plackett_luce(
         for r in reversed(range(chosen.shape[1])):
             log_mass = torch.logaddexp(log_mass, log_chosen[:, r])
             total = total - log_mass
-        return total
+        return total.masked_fill(~drawn[block.rows], 0.0)
 
     some = len(neighbors) != len(x_hat)
     walk = row_blocks([len(neighbors)], [len(x_hat)]) if some else all_rows(batch, len(x_hat))

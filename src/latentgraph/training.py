@@ -2,7 +2,7 @@
 
 Transductive: the training and the validation set are the same nodes with different masks. Inductive: the training set
 holds the training rows only, the validation set all rows. Mini-batches: the training set is a sequence of node sets,
-or a function that makes one for each step.
+or a function that makes one for each step. Whole graphs with one target each: `graph_sets.GraphSet`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +19,8 @@ from torch.nn import functional as F
 
 from latentgraph.checkpoint import Checkpoint, Standing
 from latentgraph.errors import InputError
+from latentgraph.gradients.gradient import Gradient
+from latentgraph.gradients.using import gradient_of, use
 from latentgraph.graph import LatentGraph, Part
 from latentgraph.loss import Likelihood, Reward, SampleMeanBaseline, accuracy_reward, graph_loss
 from latentgraph.model import consensus, softmax
@@ -42,6 +45,8 @@ class NodeSet:
     batch : (n,) graph ids, or None
     node_id : (n,) the numbers under which `MovingAverageBaseline` knows the nodes; default 0 .. n-1
     weight : (n,) how much each node counts in the loss, default the same
+    category : (graphs,) what kind of thing each graph of `batch` is, which the network is told as `category=`; None
+        for networks that do not ask
     """
 
     x: Tensor
@@ -51,6 +56,7 @@ class NodeSet:
     batch: Tensor | None = None
     node_id: Tensor | None = None
     weight: Tensor | None = None
+    category: Tensor | None = None
 
     def __post_init__(self) -> None:
         for name in ("y", "mask", "batch", "node_id", "weight"):
@@ -59,8 +65,11 @@ class NodeSet:
                 raise InputError(
                     f"{name} has {len(value)} entries but x has {len(self.x)} rows; there must be one each."
                 )
+        self._check_mask()
+
+    def _check_mask(self) -> None:
         if self.mask is not None and self.mask.dtype != torch.bool:
-            raise InputError(f"mask is a {self.mask.dtype} tensor; it must be bool, one entry for each row of x.")
+            raise InputError(f"mask is a {self.mask.dtype} tensor; it must be bool, one entry for each target.")
 
     @property
     def rows(self) -> Tensor:
@@ -69,7 +78,15 @@ class NodeSet:
         known = known if known.ndim == 1 else known.all(1)
         return (known if self.mask is None else known & self.mask).nonzero()[:, 0]
 
-    def to(self, device: torch.device | str) -> NodeSet:
+    def credit(self, delta: Tensor, rows: Tensor) -> Tensor:
+        """Deltas (m,) of the targets `rows` (m,) -> (n,) what each node is credited with: its own, or zero."""
+        return delta.new_zeros(len(self.x)).index_copy(0, rows, delta)
+
+    def per_target(self, h: Tensor) -> Tensor:
+        """Rows (n, c) of nodes -> a row for each target: of a node set, the nodes' own."""
+        return h
+
+    def to(self, device: torch.device | str) -> Self:
         moved = {name: value.to(device) for name, value in vars(self).items() if isinstance(value, Tensor)}
         return replace(self, **moved)
 
@@ -156,8 +173,9 @@ def fit(
     net: nn.Module,
     train: Batches,
     *,
-    validation: NodeSet | None = None,
+    validation: NodeSet | Sequence[NodeSet] | None = None,
     task: Task | None = None,
+    gradient: Gradient | None = None,
     baseline: nn.Module | None = None,
     graph_weight: float = 1.0,
     likelihood: Likelihood = "paper",
@@ -183,11 +201,16 @@ def fit(
 
     Parameters
     ----------
-    net : called as `net(x, edge_index, batch, generator=...)` -> (out, graphs)
+    net : called as `net(x, edge_index, batch, generator=...)` -> (out, graphs), and with `category=` where a node set
+        has one
     train : the nodes of every step; a sequence of node sets to go through in order, again and again; or a function of
         (step, generator) that makes one
-    validation : nodes on which to stop early and to choose the weights to keep. Without it the last weights are kept
+    validation : nodes on which to stop early and to choose the weights to keep; several sets where one would not fit
+        into memory. Without it the last weights are kept
     task : default `classification()`
+    gradient : how sampled graphs learn, one of `latentgraph.gradients`: the graph modules of the network use it from
+        now on. It decides on the graph loss, too, and on the samples; `graph_weight` still counts, and the reward is
+        the task's. Default: what the modules have. Without one, `baseline`, `likelihood` and `samples` decide
     baseline : `MovingAverageBaseline` or `SampleMeanBaseline`; None leaves the graph loss out
     graph_weight, likelihood : weight and kind of the graph loss, which is averaged over labelled nodes
     auxiliary, auxiliary_weight : a head on the embedding of the first graph module (`nn.Linear(d_hat, classes)`),
@@ -210,8 +233,20 @@ def fit(
     `History`. The network holds the kept weights and is in evaluation mode.
     """
     task = task or classification()
+    if gradient is not None:
+        use(net, gradient)
+    gradient = gradient_of(net)
+    if gradient is not None:
+        if baseline is not None or samples != 1:
+            raise InputError(f"{gradient!r} has its own baseline and samples; leave those of fit out.")
+        baseline, samples = gradient.baseline, gradient.samples
     _check(train, validation, baseline, samples, steps, eval_every, alone=sharing is None)
     work = _working(sharing)
+    if gradient is not None and "partition" in work.options:
+        raise InputError(
+            f"{gradient!r} needs all rows of a population in one process, but several share them. Use `Attended` "
+            "convolutions (gradient='softmax' of the estimators), or baseline=MovingAverageBaseline(...)."
+        )
     optimizer = optimizer or _adam(nn.ModuleList([net, auxiliary or nn.Identity()]), lr, weight_decay)
     side = None if auxiliary is None else (auxiliary, auxiliary_weight)
     generator = torch.Generator().manual_seed(seed)
@@ -223,6 +258,7 @@ def fit(
         "weight_decay": weight_decay,
         "graph_weight": graph_weight,
         "likelihood": likelihood,
+        "gradient": None if gradient is None else repr(gradient),
         "auxiliary_weight": auxiliary_weight,
         "eval_every": eval_every,
         "eval_samples": eval_samples,
@@ -249,7 +285,18 @@ def fit(
             nodes = work.nodes(train, step, generator)
             with work.sampling(generator) as drawn:
                 values, graphs = _step(
-                    net, nodes, task, baseline, graph_weight, likelihood, side, samples, optimizer, drawn, work
+                    net,
+                    nodes,
+                    task,
+                    gradient,
+                    baseline,
+                    graph_weight,
+                    likelihood,
+                    side,
+                    samples,
+                    optimizer,
+                    drawn,
+                    work,
                 )
             if scheduler is not None:
                 scheduler.step()
@@ -277,7 +324,7 @@ def fit(
 
 def evaluate(
     net: nn.Module,
-    nodes: NodeSet,
+    nodes: NodeSet | Sequence[NodeSet],
     task: Task | None = None,
     *,
     samples: int = 8,
@@ -286,21 +333,42 @@ def evaluate(
 ) -> dict[str, float]:
     """Consensus prediction of a node set: its score under "validation", and the accuracy of class predictions.
 
-    The graphs are sampled with the same seed every time, so that two evaluations differ by the network alone. With a
-    `partition` the node set holds the rows of this process, and the score is that of all.
+    Of several node sets, the mean over all their labelled nodes. The graphs are sampled with the same seed every time,
+    so that two evaluations differ by the network alone. With a `partition` a node set holds the rows of this process,
+    and the score is that of all.
     """
     work = _working(partition)
     with work.seeing([net]):
         return _evaluate(net, nodes, task or classification(), samples, seed, work)
 
 
-def _evaluate(net: nn.Module, nodes: NodeSet, task: Task, samples: int, seed: int, work: Working) -> dict[str, float]:
+def _evaluate(
+    net: nn.Module, nodes: NodeSet | Sequence[NodeSet], task: Task, samples: int, seed: int, work: Working
+) -> dict[str, float]:
     generator = torch.Generator().manual_seed(seed)
+    if isinstance(nodes, NodeSet):
+        return _evaluate_one(net, nodes, task, samples, generator, work)
+    parts = [part for part in nodes if len(work.labelled(part).y)]
+    if not parts:
+        raise InputError("there is no labelled node to evaluate in any of the node sets.")
+    counts = [len(work.labelled(part).y) for part in parts]
+    values = [_evaluate_one(net, part, task, samples, generator, work) for part in parts]
+    total = sum(counts)
+    return {
+        name: sum(count * value[name] for count, value in zip(counts, values, strict=True)) / total
+        for name in values[0]
+    }
+
+
+def _evaluate_one(
+    net: nn.Module, nodes: NodeSet, task: Task, samples: int, generator: torch.Generator, work: Working
+) -> dict[str, float]:
     mean, _ = consensus(
         net,
         nodes.x,
         nodes.edge_index,
         nodes.batch,
+        category=nodes.category,
         samples=samples,
         link=task.link,
         generator=generator,
@@ -318,6 +386,7 @@ def _step(
     net: nn.Module,
     nodes: NodeSet,
     task: Task,
+    gradient: Gradient | None,
     baseline: nn.Module | None,
     graph_weight: float,
     likelihood: Likelihood,
@@ -330,7 +399,7 @@ def _step(
     """One optimisation step: sample graphs, predict, compare with what was expected, one backward pass."""
     labelled = work.labelled(nodes)
     rows, y = labelled.rows, labelled.y
-    results = [net(nodes.x, nodes.edge_index, nodes.batch, generator=generator, **work.options) for _ in range(samples)]
+    results = [_call(net, nodes, generator, work.options) for _ in range(samples)]
     outs = [work.of_all(out.index_select(0, rows), labelled) for out, _ in results]
     known = (y,) if labelled.weight is None else (y, labelled.weight)
     task_loss = torch.stack([task.loss(out, *known) for out in outs]).mean()
@@ -338,15 +407,22 @@ def _step(
     total = task_loss
     if side is not None:
         head, weight = side
-        heads = [work.of_all(head(graphs[0].x_hat).index_select(0, rows), labelled) for _, graphs in results]
-        told = torch.stack([task.loss(out, *known) for out in heads])
+        heads = [head(nodes.per_target(graphs[0].x_hat)).index_select(0, rows) for _, graphs in results]
+        told = torch.stack([task.loss(work.of_all(out, labelled), *known) for out in heads])
         total = total + weight * told.mean()
         values["auxiliary_loss"] = float(told.mean().detach())
     if baseline is not None:
         reward = torch.stack([task.reward(out, y) for out in outs])
+        deltas = _deltas(baseline, reward, labelled)
+        if gradient is None:
+            of_graphs: Callable[..., Tensor] = partial(graph_loss, likelihood=likelihood)
+        else:
+            of_graphs = gradient.graph_loss
+            if labelled.weight is not None:  # a reward counts as much as the loss that it stands for
+                deltas = deltas * labelled.weight * len(y) / labelled.weight.sum()
         graph_losses = [
-            graph_loss(graphs, _spread(labelled.own(delta), rows, len(nodes.x)), likelihood=likelihood) / max(len(y), 1)
-            for (_, graphs), delta in zip(results, _deltas(baseline, reward, labelled), strict=True)
+            of_graphs(graphs, nodes.credit(labelled.own(delta), rows)) / max(len(y), 1)
+            for (_, graphs), delta in zip(results, deltas, strict=True)
         ]
         learned = torch.stack(graph_losses).mean()
         total = total + graph_weight * learned
@@ -358,16 +434,19 @@ def _step(
     return values, results[0][1]
 
 
+def _call(
+    net: nn.Module, nodes: NodeSet, generator: torch.Generator, options: dict[str, Any]
+) -> tuple[Tensor, list[LatentGraph]]:
+    if nodes.category is not None:  # only a network that is given categories has to know the word
+        options = {**options, "category": nodes.category}
+    return net(nodes.x, nodes.edge_index, nodes.batch, generator=generator, **options)
+
+
 def _deltas(baseline: nn.Module, reward: Tensor, labelled: Labelled) -> Tensor:
     """Expected minus actual reward: (samples, m) -> (samples, m)."""
     if isinstance(baseline, SampleMeanBaseline):
         return baseline(reward)
     return torch.stack([baseline(r, labelled.node_id) for r in reward])
-
-
-def _spread(delta: Tensor, rows: Tensor, num_nodes: int) -> Tensor:
-    """Put the deltas of labelled nodes in their places, zero elsewhere."""
-    return delta.new_zeros(num_nodes).index_copy(0, rows, delta)
 
 
 def _working(sharing: Partition | Shards | None) -> Working:
@@ -391,7 +470,7 @@ def _adam(net: nn.Module, lr: float, weight_decay: float) -> torch.optim.Optimiz
 
 def _check(
     train: Batches,
-    validation: NodeSet | None,
+    validation: NodeSet | Sequence[NodeSet] | None,
     baseline: nn.Module | None,
     samples: int,
     steps: int,
@@ -410,5 +489,6 @@ def _check(
         raise InputError("the training set has no labelled node: every target is -1 or NaN, or the mask is empty.")
     if isinstance(train, Sequence) and not len(train):
         raise InputError("the training set is an empty sequence of node sets; it needs at least one.")
-    if validation is not None and alone and not len(validation.rows):
+    sets = [validation] if isinstance(validation, NodeSet) else validation
+    if sets is not None and alone and not any(len(nodes.rows) for nodes in sets):
         raise InputError("the validation set has no labelled node: every target is -1 or NaN, or the mask is empty.")

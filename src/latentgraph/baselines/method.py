@@ -100,6 +100,10 @@ class NetworkMethod(Method):
     def network(self, population: Population) -> nn.Module:
         """A new network for such a population, called as `net(x, graph, batch, generator=...)` -> (out, graphs)."""
 
+    def features(self, population: Population) -> Tensor:
+        """What the network sees of the rows: their features as they are, unless a subclass prepares them."""
+        return population.x
+
     def graph(self, population: Population) -> Tensor | None:
         """What the network gets beside the features: the given graph, unless a subclass makes one."""
         return population.edge_index
@@ -109,7 +113,7 @@ class NetworkMethod(Method):
         return {}
 
     def fit(self, population: Population) -> Self:
-        graph = self.graph(population)
+        x, graph = self.features(population), self.graph(population)
         with torch.random.fork_rng():
             torch.manual_seed(self.seed)
             self.net = self.network(population)
@@ -117,8 +121,8 @@ class NetworkMethod(Method):
         stop = population.known & ~population.learn
         self.history = fit(
             self.net,
-            NodeSet(population.x, population.y, population.learn, graph),
-            validation=NodeSet(population.x, population.y, stop, graph) if bool(stop.any()) else None,
+            NodeSet(x, population.y, population.learn, graph),
+            validation=NodeSet(x, population.y, stop, graph) if bool(stop.any()) else None,
             **{
                 "steps": self.steps,
                 "patience": self.patience,
@@ -137,5 +141,5 @@ class NetworkMethod(Method):
     def predict_proba(self, population: Population) -> Tensor:
         """(n, classes), the mean over 8 sampled graphs where the network samples some."""
         generator = torch.Generator().manual_seed(self.seed)
-        probability, _ = consensus(self.net, population.x, self.graph(population), generator=generator)
+        probability, _ = consensus(self.net, self.features(population), self.graph(population), generator=generator)
         return probability

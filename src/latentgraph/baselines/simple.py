@@ -78,3 +78,25 @@ def random_forest(seed: int, **options: Any) -> Simple:
     from sklearn.ensemble import RandomForestClassifier
 
     return Simple(lambda _: RandomForestClassifier(500, random_state=seed), **options)
+
+
+class Spread(Simple):
+    """Label spreading on the nearest rows, which uses the rows without a label, too."""
+
+    def fit(self, population: Population) -> Self:
+        stop = (population.known & ~population.learn).numpy()
+        x, y = self._features(population), torch.where(population.learn, population.y, -1).numpy()
+        models = [self.make(strength).fit(x, y) for strength in self.strengths]
+        scores = [float((m.transduction_ == population.y.numpy())[stop].mean()) if stop.any() else 0.0 for m in models]
+        self.model = models[int(np.argmax(scores))]
+        return self
+
+    def predict(self, population: Population) -> Tensor:
+        return torch.as_tensor(self.model.transduction_)
+
+
+def label_spreading(neighbours: Sequence[float] = (5, 10, 20, 40)) -> Spread:
+    """Transductive only: it tells the classes of the population it was fitted on."""
+    from sklearn.semi_supervised import LabelSpreading
+
+    return Spread(lambda k: LabelSpreading(kernel="knn", n_neighbors=int(k), max_iter=100), strengths=neighbours)

@@ -1,4 +1,4 @@
-"""The tables of docs/speed.md, made of the results files: `python -m latentgraph.bench.docs results docs/speed.md`."""
+"""The measured tables of the documentation, made of the results files: `python -m latentgraph.bench.docs results docs`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from latentgraph.bench.run import bench
-from latentgraph.files import rewrite
+from latentgraph.files import rewrite_pages
 
 PLACE = re.compile(r"<!-- bench (?P<name>[\w-]+) -->\n.*?<!-- end -->", flags=re.DOTALL)
 
@@ -30,8 +30,8 @@ def _section(name: str, path: Path) -> str:
     return f"<!-- bench {name} -->\n\n{text}\n\n<!-- end -->"
 
 
-def main(results: str, page: str) -> None:
-    rewrite(Path(page), lambda text: render(text, Path(results)))
+def main(results: str, docs: str) -> None:
+    rewrite_pages(Path(docs), lambda text: render(text, Path(results)))
 
 
 if __name__ == "__main__":

@@ -62,3 +62,40 @@ def _hidden(points: np.ndarray, y: np.ndarray, distractors: int, scale: float, s
     points = (points - points.mean(0)) / points.std(0)
     x = np.concatenate([points, scale * rng.standard_normal((len(y), distractors))], axis=1)
     return Problem(torch.tensor(x, dtype=torch.float32), torch.tensor(y, dtype=torch.long), None)
+
+
+class ClassTree(NamedTuple):
+    """Classes that form a tree, the m leaves first: word vectors (n, d), edges (2, n - 1) child above parent,
+    classifiers (m, c) of the leaves, and features (m, c) of an image of each."""
+
+    x: Tensor
+    parent_edges: Tensor
+    rows: Tensor
+    images: Tensor
+
+
+def class_tree(
+    branching: int = 4, depth: int = 3, *, features: int = 16, row_features: int = 24, noise: float = 0.5, seed: int = 0
+) -> ClassTree:
+    """A zero-shot problem: what a class is differs a little from its parent, and its word and classifier tell of it.
+
+    The words are noisy, so that the mean over a class and those around it tells more than its own word.
+    """
+    rng = np.random.default_rng(seed)
+    sizes = [branching**level for level in range(depth, -1, -1)]  # leaves first, the root last
+    start = np.concatenate([[0], np.cumsum(sizes)])
+    child = np.arange(start[-2])
+    level = np.searchsorted(start, child, side="right") - 1
+    parent = start[level + 1] + (child - start[level]) // branching
+    meaning = np.zeros((start[-1], features))
+    for node in child[::-1]:  # parents before children
+        meaning[node] = meaning[parent[node]] + rng.standard_normal(features)
+    x = meaning + noise * rng.standard_normal(meaning.shape)
+    rows = meaning[: sizes[0]] @ rng.standard_normal((features, row_features)) / np.sqrt(features)
+    images = rows + noise * rng.standard_normal(rows.shape)
+    edges = torch.as_tensor(np.stack([child, parent]))
+    return ClassTree(_single(x), edges, _single(rows), _single(images))
+
+
+def _single(array: np.ndarray) -> Tensor:
+    return torch.as_tensor(array, dtype=torch.float32)

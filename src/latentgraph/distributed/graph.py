@@ -42,7 +42,7 @@ class PartOfGraph(LatentGraph):
         return self.halo
 
     @property
-    def candidates(self) -> Tensor:
+    def all_x_hat(self) -> Tensor:
         assert self.everyone is not None
         return self.everyone
 
@@ -99,7 +99,7 @@ class PartOfGraph(LatentGraph):
         assert self.log_p is not None
         gather = self.partition.gather
         return LatentGraph(
-            self.candidates,
+            self.all_x_hat,
             self.temperature,
             self.geometry,
             neighbors=gather(self.neighbors),

@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -24,15 +26,16 @@ from latentgraph.checkpoint import Checkpoint
 from latentgraph.errors import InputError
 from latentgraph.estimators import keeping
 from latentgraph.estimators.forest import Forest
-from latentgraph.estimators.network import FromPrincipal, adamw, network
+from latentgraph.estimators.learning import node_sets
+from latentgraph.estimators.network import CONVOLUTIONS, FromPrincipal, adamw, network
 from latentgraph.geometry import Euclidean, Geometry, PoincareBall, Sphere
+from latentgraph.gradients import NAMES, by_name
 from latentgraph.graph import LatentGraph, edge_frequencies, on_graph
 from latentgraph.input_graph import InputGraph, as_edge_index
 from latentgraph.layers import DiscreteDGM
 from latentgraph.model import DGMNet, consensus
 from latentgraph.sampling import nearest
 from latentgraph.training import History, NodeSet, Task, fit
-from latentgraph.watching import watch_edges
 from latentgraph.working import current_team
 
 if TYPE_CHECKING:
@@ -55,6 +58,7 @@ class DGMEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         "hidden": [Interval(Integral, 1, None, closed="left")],
         "embedding_dim": [Interval(Integral, 1, None, closed="left")],
         "geometry": [StrOptions(set(GEOMETRIES))],
+        "gradient": [StrOptions(set(NAMES))],
         "dropout": [Interval(Real, 0, 1, closed="left")],
         "auxiliary": [Interval(Real, 0, None, closed="left")],
         "learning_rate": [Interval(Real, 0, None, closed="neither")],
@@ -62,6 +66,7 @@ class DGMEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         "steps": [Interval(Integral, 1, None, closed="left")],
         "patience": [Interval(Integral, 1, None, closed="left")],
         "validation_fraction": [Interval(Real, 0, 1, closed="left")],
+        "batch_size": [Interval(Integral, 2, None, closed="left")],
         "samples": [Interval(Integral, 1, None, closed="left")],
         "trees": [Interval(Integral, 0, None, closed="left")],
         "standardize": ["boolean"],
@@ -78,6 +83,7 @@ class DGMEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         hidden: int = 64,
         embedding_dim: int = 16,
         geometry: Literal["euclidean", "hyperbolic", "sphere"] = "euclidean",
+        gradient: str = "softmax",
         dropout: float = 0.3,
         auxiliary: float = 1.0,
         learning_rate: float = 0.01,
@@ -85,6 +91,7 @@ class DGMEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         steps: int = 200,
         patience: int = 50,
         validation_fraction: float = 0.15,
+        batch_size: int = 32768,
         samples: int = 8,
         trees: int = 200,
         standardize: bool = True,
@@ -97,6 +104,7 @@ class DGMEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         self.hidden = hidden
         self.embedding_dim = embedding_dim
         self.geometry = geometry
+        self.gradient = gradient
         self.dropout = dropout
         self.auxiliary = auxiliary
         self.learning_rate = learning_rate
@@ -104,6 +112,7 @@ class DGMEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         self.steps = steps
         self.patience = patience
         self.validation_fraction = validation_fraction
+        self.batch_size = batch_size
         self.samples = samples
         self.trees = trees
         self.standardize = standardize
@@ -142,21 +151,29 @@ class DGMEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             assert isinstance(embed, FromPrincipal)
             embed.start(inputs)
         learn, stop = self._split(y, weight, random)
-        nodes = NodeSet(inputs, y, learn, self.edge_index_, weight=weight).to(to)
-        validation = None if stop is None else NodeSet(inputs, y, stop, self.edge_index_).to(to)
+        # Several processes share all rows; one that is alone learns from a large table in parts.
+        part_size = self.batch_size if partition is None else len(inputs)
+        train, validation, watch = node_sets(
+            NodeSet(inputs, y, learn, self.edge_index_, weight=weight), stop, part_size, self.seed_, to
+        )
+        if partition is not None:
+            assert isinstance(train, NodeSet)
+            train, validation = partition.part(train), validation and partition.part(validation)
         self.net_.to(to)
         head.to(to)
+        if self._dgm.gradient is not None and self._dgm.gradient.baseline is not None:
+            self._dgm.gradient.baseline.to(to)  # no part of the network
         self.history_: History = fit(
             self.net_,
-            nodes if partition is None else partition.part(nodes),
-            validation=validation if validation is None or partition is None else partition.part(validation),
+            train,
+            validation=validation,
             task=task,
             auxiliary=head if self.auxiliary else None,
             auxiliary_weight=self.auxiliary,
             optimizer=adamw(nn.ModuleList([self.net_, head]), self.learning_rate, self.weight_decay),
             steps=self.steps,
             patience=self.patience,
-            callbacks=[watch_edges(nodes)],
+            callbacks=[watch],
             checkpoint=self._checkpoint,
             seed=self.seed_,
             sharing=partition,
@@ -211,6 +228,7 @@ class DGMEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             dropout=self.dropout,
             input_graph=self.edge_index_ is not None,
             opinion=self.forest_ is not None,
+            gradient=by_name(self.gradient, num_nodes=len(self.population_), convolutions=CONVOLUTIONS),
         )
 
     def _split(self, y: Tensor, weight: Tensor | None, random: np.random.RandomState) -> tuple[Tensor, Tensor | None]:
@@ -227,22 +245,36 @@ class DGMEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
     def _look_back(self, task: Task, partition: Partition | None) -> None:
         """What the trained network says of its own population."""
-        inputs, generator = self._inputs(self.population_, self.opinion_), torch.Generator().manual_seed(self.seed_)
-        last: list[LatentGraph]
-        if partition is None:
-            mean, graphs = consensus(
-                self.net_, inputs, self.edge_index_, samples=self.samples, link=task.link, generator=generator
-            )
-            last = [sample[-1] for sample in graphs]
-        else:
+        inputs = self._inputs(self.population_, self.opinion_)
+        if partition is not None:
             from latentgraph.distributed.estimating import consensus_together
 
-            mean, last = consensus_together(
+            generator = torch.Generator().manual_seed(self.seed_)
+            mean, graphs = consensus_together(
                 self.net_, inputs, self.edge_index_, self.samples, task.link, generator, partition
             )
-        self._mean_of_population = mean.numpy()
-        self.graph_ = edge_frequencies(last)
-        self.embedding_ = last[0].x_hat.detach().numpy()
+            self._mean_of_population = mean.numpy()
+            self.graph_ = edge_frequencies(graphs)
+            self.embedding_ = graphs[0].x_hat.detach().numpy()
+            return
+        outs: list[Tensor] = []
+        total = sp.csr_array((len(self.population_),) * 2, dtype=np.float64)
+        for out, graph in self._sampled(inputs, task.link):
+            outs.append(out)
+            total = total + edge_frequencies([graph])
+            self.embedding_ = graph.x_hat.numpy()
+        total.data /= self.samples
+        self.graph_ = total
+        self._mean_of_population = torch.stack(outs).mean(0).numpy()
+
+    def _sampled(self, inputs: Tensor, link: Any, **joining: Any) -> Iterator[tuple[Tensor, LatentGraph]]:
+        """A consensus, one sampled graph after the other: a million rows have no room for all of them."""
+        generator = torch.Generator().manual_seed(self.seed_)
+        for _ in range(self.samples):
+            out, ((graph,),) = consensus(
+                self.net_, inputs, self.edge_index_, samples=1, link=link, generator=generator, **joining
+            )
+            yield out, graph
 
     # New rows
 
@@ -260,16 +292,9 @@ class DGMEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         """Consensus for new rows, which join the population: it does not change, and they do not see each other."""
         x = self._validated(X)
         options: dict[str, Any] = {} if self.joint else {"guests": len(x), "keys": _keys(x)}
-        out, _ = consensus(
-            self.net_,
-            self._joined(x),
-            self.edge_index_,
-            samples=self.samples,
-            link=link,
-            generator=torch.Generator().manual_seed(self.seed_),
-            **options,
-        )
-        found: Array = out[len(self.population_) :].numpy()
+        new = slice(len(self.population_), None)
+        outs = [out[new].clone() for out, _ in self._sampled(self._joined(x), link, **options)]
+        found: Array = torch.stack(outs).mean(0).numpy()
         return found
 
     def _joined(self, x: Array) -> Tensor:

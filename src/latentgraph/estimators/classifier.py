@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from latentgraph.errors import InputError
 from latentgraph.estimators.base import Array, DGMEstimator
 from latentgraph.input_graph import InputGraph
+from latentgraph.loss import accuracy_reward, log_probability_reward
 from latentgraph.training import classification
 
 
@@ -32,9 +33,14 @@ class DGMClassifier(ClassifierMixin, DGMEstimator):  # type: ignore[misc]
     k : neighbours sampled for each row
     hidden, embedding_dim : widths of f's hidden layer and of the graph embedding
     geometry : space of the embedding
+    gradient : how f learns from the task, although which edges are sampled has no gradient: "softmax",
+        "straight_through", "implicit", "subsets", "reinforce", "plackett_luce", or "softmax+" and one of the last two;
+        see `latentgraph.gradients`
     dropout, weight_decay : regularisation; the decay is decoupled from the gradient (AdamW)
     auxiliary : weight of the loss of a linear classifier on the graph embedding
-    learning_rate, steps, patience : of Adam, full batch; `patience` steps without a better validation score end it
+    learning_rate, steps, patience : of Adam; `patience` steps without a better validation score end it
+    batch_size : rows of a step. A table with more is learned from in random parts of this size, see
+        `latentgraph.minibatch.RandomRows`, unless there is an input graph; others as a whole
     validation_fraction : part of the labelled rows that decides when to stop; with fewer than 200 labels none does
     samples : graphs over which predictions are averaged
     trees : of a random forest that is grown first, on the labelled rows. It tells the network which columns matter, and
@@ -76,6 +82,7 @@ class DGMClassifier(ClassifierMixin, DGMEstimator):  # type: ignore[misc]
         hidden: int = 64,
         embedding_dim: int = 16,
         geometry: Literal["euclidean", "hyperbolic", "sphere"] = "euclidean",
+        gradient: str = "softmax",
         dropout: float = 0.3,
         auxiliary: float = 1.0,
         learning_rate: float = 0.01,
@@ -83,6 +90,7 @@ class DGMClassifier(ClassifierMixin, DGMEstimator):  # type: ignore[misc]
         steps: int = 200,
         patience: int = 50,
         validation_fraction: float = 0.15,
+        batch_size: int = 32768,
         samples: int = 8,
         trees: int = 200,
         standardize: bool = True,
@@ -121,7 +129,9 @@ class DGMClassifier(ClassifierMixin, DGMEstimator):  # type: ignore[misc]
         target = torch.full((len(labels),), -1)
         target[torch.as_tensor(known)] = torch.as_tensor(code)
         weight = self._weights(x, labels, known, sample_weight)
-        self._fit(x, target, len(self.classes_), classification(), weight, edge_index)
+        # The paper's reward for the paper's gradient; elsewhere that of the loss itself.
+        reward = accuracy_reward if "reinforce" in self.gradient else log_probability_reward
+        self._fit(x, target, len(self.classes_), classification(reward), weight, edge_index)
         self._conclude()
         return self
 

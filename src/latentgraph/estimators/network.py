@@ -7,14 +7,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from latentgraph.attended import Attended
+from latentgraph.attended import Attended, SkipDiffusion
 from latentgraph.geometry import Geometry
+from latentgraph.gradients import Gradient, Softmax
 from latentgraph.graph import LatentGraph, on_graph
 from latentgraph.layers import DiscreteDGM
 from latentgraph.model import DGMNet
 from latentgraph.stacks import Stack, gcn, mlp
 
 INPUTS = 32  # a layer with more takes smaller steps
+CONVOLUTIONS = 2  # on the sampled graph
 SMALL = 0.1  # what is learned on top of a start begins with so much of its usual size
 
 
@@ -77,17 +79,22 @@ def network(
     dropout: float,
     input_graph: bool,
     opinion: bool,
+    gradient: Gradient,
 ) -> tuple[DGMNet, nn.Module]:
     """f, a graph, two convolutions on it, perhaps on top of an opinion; and a head that teaches f directly."""
     widths = [features, hidden, embedding_dim]
     correction = gcn(widths, dropout=dropout) if input_graph else mlp(widths, dropout=dropout)
-    dgm = DiscreteDGM(FromPrincipal(correction, features, embedding_dim), k, geometry=geometry)
+    # `Attended` has the weights of a softmax by itself.
+    attended = isinstance(gradient, Softmax)
+    convolution = Attended if attended else SkipDiffusion
+    embed = FromPrincipal(correction, features, embedding_dim)
+    dgm = DiscreteDGM(embed, k, geometry=geometry, gradient=None if attended else gradient)
     g = Stack(
         nn.Dropout(dropout),
-        Attended(features, hidden),
+        convolution(features, hidden),
         nn.ReLU(),
         nn.Dropout(dropout),
-        Attended(hidden, outputs),
+        convolution(hidden, outputs),
     )
     return DGMNet([(dgm, OnTop(g, outputs) if opinion else g)]), nn.Linear(embedding_dim, outputs)
 

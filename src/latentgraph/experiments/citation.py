@@ -50,6 +50,7 @@ TABLES: dict[str, dict[str, str | None]] = {
         f"{BASE}, hyperbolic": "hyperbolic",
         f"{BASE}, sphere": None,
         f"{BASE}, product": None,
+        f"{BASE}, product of spheres": None,
     },
     "citation-dim": {f"{BASE}, d={d}" if d != 4 else BASE: str(d) for d in (2, 4, 6, 8)},
     "citation-layers": {

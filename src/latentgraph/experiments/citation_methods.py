@@ -38,6 +38,7 @@ GEOMETRIES = {
     "hyperbolic": PoincareBall(),
     "sphere": Sphere(),
     "product": Product([(Euclidean(), 2), (PoincareBall(), 2)]),
+    "product of spheres": Product([(Sphere(), 2), (Sphere(), 2)]),
 }
 BUILDERS: dict[str, Builder] = {"gcn": gcn, "gat": gat, "mlp": mlp, "id": identity, "edgeconv": edge_conv}
 

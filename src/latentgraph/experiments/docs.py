@@ -1,4 +1,4 @@
-"""The generated tables of docs/results.md: `python -m latentgraph.experiments.docs results docs/results.md`."""
+"""The generated tables of the documentation: `python -m latentgraph.experiments.docs results docs`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from latentgraph.experiments.catalogue import experiment
 from latentgraph.experiments.results import Results
 from latentgraph.experiments.running import results_file
-from latentgraph.files import rewrite
+from latentgraph.files import rewrite_pages
 
 PLACE = re.compile(r"<!-- reproduce (?P<name>[\w-]+) -->\n.*?<!-- end -->", flags=re.DOTALL)
 
@@ -25,8 +25,8 @@ def _section(name: str, results: Path) -> str:
     return "\n\n".join([f"<!-- reproduce {name} -->", *(table.markdown() for table in tables), "<!-- end -->"])
 
 
-def main(results: str, page: str) -> None:
-    rewrite(Path(page), lambda text: render(text, Path(results)))
+def main(results: str, docs: str) -> None:
+    rewrite_pages(Path(docs), lambda text: render(text, Path(results)))
 
 
 if __name__ == "__main__":

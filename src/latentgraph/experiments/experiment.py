@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from latentgraph.experiments.results import Results
 from latentgraph.text_table import Table
 
+UNFINISHED = "unfinished"
 Cell = Mapping[str, Any]  # what names a cell: data set, method, seed, ...; strings and whole numbers
 
 
@@ -24,27 +26,43 @@ class Experiment:
     key : the columns that name a cell
     seeds : runs of each cell, by default
     cells : (number of seeds, quick, data folder) -> the cells in the order in which they are computed
-    compute : (cell, quick, data folder) -> what was measured, such as {"accuracy": 0.8, "steps": 300}
+    compute : (cell, quick, data folder) -> what was measured, such as {"accuracy": 0.8, "steps": 300}; if `in_folder`,
+        with a folder of the cell's own as fourth argument
     tables : results -> tables to be shown, of the cells that are there
     protocol : what the numbers mean; kept with each
+    in_folder : for cells that take long. What such a cell needs to go on after an interruption it keeps in `UNFINISHED`
+        in its folder, which is deleted when its result is written; what else it puts there stays
+    pictures : (folder of the results, quick, data folder) -> the pictures that it drew from what cells left in their
+        folders
     """
 
     file: str
     key: tuple[str, ...]
     seeds: int
     cells: Callable[[int, bool, str | None], list[Cell]]
-    compute: Callable[[Cell, bool, str | None], Mapping[str, Any]]
+    compute: Callable[..., Mapping[str, Any]]
     tables: Callable[[Results], list[Table]]
     protocol: str
+    in_folder: bool = False
+    pictures: Callable[[Path, bool, str | None], list[Path]] | None = None
 
 
-def mean_and_deviation(accuracies: Sequence[float]) -> str:
-    """Of accuracies between 0 and 1, in percent: "84.6 ± 0.9"; nothing where there is none."""
+def mean_and_deviation(accuracies: Sequence[float], runs: int | None = None) -> str:
+    """Of accuracies between 0 and 1, in percent: "84.6 ± 0.9"; nothing where there is none.
+
+    If there should be `runs` of them and are not, their number follows in brackets.
+    """
     if not accuracies:
         return "-"
-    return f"{100 * np.mean(accuracies):.1f} ± {100 * np.std(accuracies):.1f}"
+    short = runs is not None and len(accuracies) != runs
+    return f"{100 * np.mean(accuracies):.1f} ± {100 * np.std(accuracies):.1f}" + (
+        f" ({len(accuracies)})" if short else ""
+    )
 
 
-def as_printed(value: Sequence[float] | None) -> str:
-    """Mean and deviation of a published table, in the same form."""
-    return "-" if value is None else f"{value[0]:.1f} ± {value[1]:.1f}"
+def as_printed(value: Sequence[float | None] | None) -> str:
+    """Mean and deviation of a published table, in the same form; the mean alone where no deviation is known."""
+    if value is None:
+        return "-"
+    mean, deviation = value
+    return f"{mean:.1f}" if deviation is None else f"{mean:.1f} ± {deviation:.1f}"

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from latentgraph.attended import Attended
+from latentgraph.attended import Attended, SkipDiffusion
 from latentgraph.baselines.method import NetworkMethod, Population
 from latentgraph.diffusion import GCN, Diffusion
 from latentgraph.dropout import Dropout
+from latentgraph.gradients import Gradient
 from latentgraph.layers import DiscreteDGM
 from latentgraph.model import DGMNet
 from latentgraph.sparse_linear import SparseLinear
@@ -34,6 +35,10 @@ class Recipe(NetworkMethod):
     hidden, embedding_dim, k, dropout = 64, 8, 20, 0.5
     given_graph = True  # whether f sees it
 
+    def gradient(self, population: Population) -> Gradient | None:
+        """How f learns from the task; None: by the softmax of `Attended`."""
+        return None
+
     def network(self, population: Population) -> nn.Module:
         features = population.x.shape[1]
         last = GCN if self.given_graph else nn.Linear
@@ -45,12 +50,14 @@ class Recipe(NetworkMethod):
             last(self.hidden, self.embedding_dim),
             Standardised(),
         )
-        dgm = DiscreteDGM(f, self.k, temperature=TEMPERATURE)
+        gradient = self.gradient(population)
+        dgm = DiscreteDGM(f, self.k, temperature=TEMPERATURE, gradient=gradient)
         dgm.log_temperature.requires_grad_(False)
+        convolution = Attended if gradient is None else SkipDiffusion
         g = Stack(
-            Attended(features, self.hidden, dropout=self.dropout),
+            convolution(features, self.hidden, dropout=self.dropout),
             nn.ReLU(),
-            Attended(self.hidden, population.num_classes, dropout=self.dropout),
+            convolution(self.hidden, population.num_classes, dropout=self.dropout),
         )
         return DGMNet([(dgm, g)])
 

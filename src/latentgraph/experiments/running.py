@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from multiprocessing import get_context
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+from threadpoolctl import threadpool_limits
 
 from latentgraph.errors import InputError
 from latentgraph.experiments.catalogue import experiment
-from latentgraph.experiments.experiment import Cell
+from latentgraph.experiments.experiment import UNFINISHED, Cell
 from latentgraph.experiments.results import Results
+from latentgraph.processes import side_by_side
 from latentgraph.progress import progress
 
 
@@ -52,40 +55,44 @@ def run(
     missing = [cell for cell in cells if not results.has(**cell)]
     with progress(name, len(cells), show) as report:
         done = len(cells) - len(missing)
-        for cell, measured in _computed(name, missing, jobs, quick, data_root):
+        work = partial(_compute, name, quick=quick, data_root=data_root, out=out)
+        for cell, measured in side_by_side(work, [(_in_words(cell), cell) for cell in missing], jobs):
             results.add({**cell, **measured, "protocol": found.protocol})
+            shutil.rmtree(cell_folder(name, out, cell, quick=quick) / UNFINISHED, ignore_errors=True)
             done += 1
             report(done, {key: value for key, value in measured.items() if isinstance(value, float)})
     return results
+
+
+def pictures(name: str, out: Path, *, quick: bool = False, data_root: str | None = None) -> list[Path]:
+    """Draw the pictures of an experiment that has some, from what its cells left in `out`."""
+    draw = experiment(name).pictures
+    return [] if draw is None else draw(out, quick, data_root)
 
 
 def results_file(name: str, out: Path, *, quick: bool = False) -> Path:
     return out / f"{experiment(name).file}{'-quick' if quick else ''}.jsonl"
 
 
-def _computed(
-    name: str, cells: Iterable[Cell], jobs: int, quick: bool, data_root: str | None
-) -> Iterator[tuple[Cell, dict[str, Any]]]:
-    """Cells with what was measured, as they are finished."""
-    if jobs == 1:
-        for cell in cells:
-            yield cell, _compute(name, cell, quick, data_root)
-        return
-    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"))
-    try:
-        futures = {pool.submit(_compute, name, cell, quick, data_root): cell for cell in cells}
-        for future in as_completed(futures):
-            yield futures[future], future.result()
-    finally:  # also after Ctrl-C: what has not begun need not begin
-        pool.shutdown(wait=True, cancel_futures=True)
+def cell_folder(name: str, out: Path, cell: Cell, *, quick: bool = False) -> Path:
+    """Where a cell of an experiment with `in_folder` keeps things: a folder beside the results file."""
+    words = "-".join(re.sub(r"\W+", "_", str(cell[column])) for column in experiment(name).key)
+    return results_file(name, out, quick=quick).with_suffix("") / words
 
 
-def _compute(name: str, cell: Cell, quick: bool, data_root: str | None) -> dict[str, Any]:
+def _in_words(cell: Cell) -> str:
+    return ", ".join(f"{key} {value}" for key, value in cell.items())
+
+
+def _compute(name: str, cell: Cell, quick: bool, data_root: str | None, out: Path) -> dict[str, Any]:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # small problems: a second thread gains little, and another cell more
     try:
         start = time.perf_counter()
-        measured = dict(experiment(name).compute(cell, quick, data_root))
+        found = experiment(name)
+        own = (cell_folder(name, out, cell, quick=quick),) if found.in_folder else ()
+        with threadpool_limits(1):  # BLAS's as well: another number may round differently
+            measured = dict(found.compute(cell, quick, data_root, *own))
         return {**measured, "seconds": round(time.perf_counter() - start, 2)}
     finally:
         torch.set_num_threads(threads)

@@ -136,8 +136,18 @@ def _on_circles(node: int, found: list[list[tuple[int, int]]]) -> dict[int, tupl
     return where
 
 
-def hop_profile(graph: LatentGraph, given: InputGraph, hops: int = 6) -> tuple[Array, Array, Array]:
+def hop_profile(
+    graph: LatentGraph,
+    given: InputGraph,
+    hops: int = 6,
+    *,
+    nodes: Sequence[int] | Array | None = None,
+    among: Array | None = None,
+) -> tuple[Array, Array, Array]:
     """Mean and standard deviation of the edge probability of pairs that are 1, 2, ... hops apart in a given graph.
+
+    Pairs begin at `nodes`, default all, and end at a node for which `among` (n,) is true, default all. The ways between
+    them may lead over any node.
 
     Returns
     -------
@@ -150,10 +160,13 @@ def hop_profile(graph: LatentGraph, given: InputGraph, hops: int = 6) -> tuple[A
     source, target = edge_index.numpy()
     links = sp.csr_array((np.ones(len(source)), (target, source)), shape=(n, n))
     total, square, pairs = np.zeros(hops), np.zeros(hops), np.zeros(hops)
+    starts = np.arange(n) if nodes is None else np.asarray(nodes)
     step = max(1, (1 << 22) // n)  # rows at a time: all pairs of a large graph do not fit into memory
-    for start in range(0, n, step):
-        rows = np.arange(start, min(n, start + step))
+    for start in range(0, len(starts), step):
+        rows = starts[start : start + step]
         far = dijkstra(links, directed=False, indices=rows, unweighted=True, limit=hops)
+        if among is not None:
+            far[:, ~among] = np.inf
         p = probabilities(graph, rows)
         for hop in range(hops):
             at = p[far == hop + 1]
@@ -166,9 +179,19 @@ def hop_profile(graph: LatentGraph, given: InputGraph, hops: int = 6) -> tuple[A
     return mean, spread, pairs.astype(np.int64)
 
 
-def probability_by_hops(graph: LatentGraph, given: InputGraph, hops: int = 6) -> Figure:
-    """Edge probability of the learned graph against hop distance in a given one: mean and standard deviation."""
-    mean, spread, pairs = hop_profile(graph, given, hops)
+def probability_by_hops(
+    graph: LatentGraph,
+    given: InputGraph,
+    hops: int = 6,
+    *,
+    nodes: Sequence[int] | Array | None = None,
+    among: Array | None = None,
+) -> Figure:
+    """Edge probability of the learned graph against hop distance in a given one: mean and standard deviation.
+
+    `nodes` and `among` choose the pairs, see `hop_profile`.
+    """
+    mean, spread, pairs = hop_profile(graph, given, hops, nodes=nodes, among=among)
     figure = new_figure(6, 4)
     axes: Any = figure.add_subplot()
     axes.bar(np.arange(1, hops + 1), mean, yerr=spread, color=CLASSES[0], ecolor="#8a94a3", capsize=3)

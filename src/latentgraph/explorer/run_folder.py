@@ -7,11 +7,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
 import pandas as pd
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from latentgraph.errors import InputError
 from latentgraph.explorer.layout import place
@@ -22,6 +24,8 @@ from latentgraph.runs.predicting import Kept
 from latentgraph.tables import Target
 
 TABLE = "table.parquet"
+SHOWN = 100_000  # nodes of a page
+NEIGHBOURS = 10  # of each node that was picked at random, at most
 
 
 def from_run(
@@ -30,8 +34,11 @@ def from_run(
     label: Sequence[str] | None = None,
     split: Sequence[str] | None = None,
     title: str | None = None,
+    made: tuple[Any, Target] | None = None,
 ) -> Page:
     """The page of a run folder: nodes.csv, graph.npz and the model, and the table if it was kept.
+
+    Of a graph with more than `SHOWN` nodes, a part is shown: random nodes with their most probable neighbours.
 
     The split tells rows that were tested on from the other labelled rows and from unlabelled ones. What is shown for a
     row that was tested on was predicted while it was kept away: an error there is an honest one. All other predictions
@@ -42,6 +49,7 @@ def from_run(
     label : (n,) names of the true classes, where more is known now than when the model was trained
     split : (n,) parts of the data, if not as above
     title : of the page, by default the target and the file of the table
+    made : the model of the folder and its target, if they are at hand; a large one need not be in memory twice
     """
     folder = Path(folder)
     missing = [name for name in ("nodes.csv", "graph.npz") if not (folder / name).is_file()]
@@ -49,16 +57,27 @@ def from_run(
         raise InputError(
             f"{folder} has no {' and no '.join(missing)}; name a folder that latentgraph fit or demo has written."
         )
-    kept = Kept(folder)
-    model = kept.model
+    if made is None:
+        kept = Kept(folder)
+        made = kept.model, kept.target
+    model, target = made
     with _reading(folder / "nodes.csv") as path:
-        nodes = _named(pd.read_csv(path, dtype=str, keep_default_na=False), kept.target)
-    nodes, away = _as_predicted_while_away(folder, nodes, kept.target)
-    with _reading(folder / "nodes.csv"):
-        answers = _answers(nodes, kept.target)
+        nodes = _named(pd.read_csv(path, dtype=str, keep_default_na=False), target)
+    nodes, away = _as_predicted_while_away(folder, nodes, target)
     with _reading(folder / "graph.npz") as path:
         edges = sp.csr_array(sp.load_npz(path))
-    graphs = [Graph("learned graph", edges, place(edges, model.embedding_), FREQUENCY.format(model.samples))]
+    with _reading(folder / TABLE) as path:
+        table = pd.read_parquet(path) if path.is_file() else pd.DataFrame(index=nodes.index)
+    embedding, part = model.embedding_, ""
+    if len(nodes) > SHOWN and model.edge_index_ is None:
+        rows = shown_rows(edges, SHOWN)
+        part = f" · {len(rows):,} of {len(nodes):,} rows"
+        edges, embedding = sp.csr_array(edges[rows][:, rows]), embedding[rows]
+        nodes, away, table = (rest.iloc[rows].reset_index(drop=True) for rest in (nodes, away, table))
+        label, split = (None if given is None else [given[row] for row in rows] for given in (label, split))
+    with _reading(folder / "nodes.csv"):
+        answers = _answers(nodes, target)
+    graphs = [Graph("learned graph", edges, place(edges, embedding), FREQUENCY.format(model.samples))]
     if model.edge_index_ is not None:
         graphs.append(given(model.edge_index_.numpy(), len(nodes)))
     if split is None:
@@ -66,16 +85,34 @@ def from_run(
         split = np.where(away, "tested on", known).tolist()
     if label is not None:
         answers = replace(answers, label=pd.Index(answers.classes).get_indexer(list(label)).astype(np.int64))
-    with _reading(folder / TABLE) as path:
-        table = pd.read_parquet(path) if path.is_file() else pd.DataFrame(index=nodes.index)
     return Page(
         graphs=graphs,
         names=nodes["row"].tolist(),
-        title=title or _title(folder, answers.target),
+        title=(title or _title(folder, answers.target)) + part,
         answers=answers,
         split=split if len(set(split)) > 1 else None,
         table=table,
     )
+
+
+def shown_rows(edges: sp.csr_array, most: int) -> NDArray[np.intp]:
+    """At most so many nodes, in order: random ones, and the most probable neighbours of each.
+
+    Random nodes alone would hardly know each other: of a million, 100,000 keep one edge in ten.
+    """
+    n = edges.shape[0]
+    order = np.random.default_rng(0).permutation(n)
+    taken = np.zeros(n, bool)
+    left = most
+    for node in order:
+        if left <= NEIGHBOURS:
+            break
+        around = slice(edges.indptr[node], edges.indptr[node + 1])
+        near = edges.indices[around][np.argsort(-edges.data[around], kind="stable")[:NEIGHBOURS]]
+        for row in (node, *near):
+            left -= not taken[row]
+            taken[row] = True
+    return np.flatnonzero(taken)
 
 
 def keep_table(frame: pd.DataFrame, folder: Path) -> None:

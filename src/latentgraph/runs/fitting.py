@@ -7,18 +7,21 @@ on to the same result.
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
+from threadpoolctl import threadpool_limits
 
+from latentgraph.errors import InputError
 from latentgraph.experiments.results import versions
-from latentgraph.runs import testing, writing
+from latentgraph.runs import folds, testing, writing
 from latentgraph.runs.folder import RunFolder
 from latentgraph.runs.plan import Plan
+from latentgraph.runs.testing import Tested
 from latentgraph.runs.writing import Trained
 from latentgraph.tables import Target
 from latentgraph.working import current_team
@@ -26,7 +29,7 @@ from latentgraph.working import current_team
 T = TypeVar("T")
 
 
-def run(plan: Plan, out: Path, *, resume: bool = False, overwrite: bool = False) -> dict[str, Any]:
+def run(plan: Plan, out: Path, *, resume: bool = False, overwrite: bool = False, jobs: int = 1) -> dict[str, Any]:
     """Test, train, and write the folder `out`; return its summary.
 
     Inside `latentgraph.distributed.group.joined` all processes call it. Each reads the table, they share the trainings,
@@ -36,38 +39,36 @@ def run(plan: Plan, out: Path, *, resume: bool = False, overwrite: bool = False)
     ----------
     resume : continue the run that was interrupted in `out`, if there is one; the summary of a finished one is returned
     overwrite : replace a run that is in `out`
+    jobs : processes that test folds side by side. With more than one, everything has one thread; the result is that
+        of one job with one thread, bit for bit. A run that is continued has the threads of its beginning
     """
-    frame, target, y, splits, preprocessor, asked = _in_all(lambda: _prepare(plan))
+    frame, target, y, splits, preprocessor, asked = _in_all(lambda: _prepare(plan, jobs))
     folder = RunFolder(out, plan.config(), asked)
+    if jobs > 1:
+        torch.set_num_threads(1)
     team = current_team()
     first = team is None or team.first
-    with _work(folder, resume=resume, overwrite=overwrite) as finished:
+    # BLAS gets as many threads as torch: with others, the methods of scikit-learn would round differently.
+    with _work(folder, resume=resume, overwrite=overwrite) as finished, threadpool_limits(torch.get_num_threads()):
         if finished:
             return json.loads((out / "summary.json").read_text(encoding="utf-8")) if first else {}
-        parts = []
-        for number, split in enumerate(splits, 1):
-            name = f"fold {number} of {plan.folds}" if plan.folds else "test"
-            place = folder.unfinished / f"test-{number}"
-            part = testing.Tested.load(place) if first else None
-            done = _told(part is not None)
-            _say(plan, f"{name}: done before" if done else f"{name}: {len(split[0])} rows to learn from")
-            if not done:
-                part = testing.tested(plan, frame, target, y, split, folder.unfinished / f"training-{number}")
-                if first:
-                    part.save(place)
-            if part is not None:
-                parts.append(part)
+        each = folds.parts(plan, frame, target, y, splits, folder.unfinished)
+        results = folds.tested(each, jobs) if team is None else _tested_together(each, first)
         prepared = preprocessor.prepare(frame)
-        _say(plan, f"final model: all {len(y)} rows")
+        plan.say(f"final model: all {len(y)} rows")
         model = plan.estimator(target.task, folder.unfinished / "training-final").fit(prepared.x, y)
         if not first:
             return {}
-        return writing.write(out, plan, Trained(frame, target, y, preprocessor, prepared, model, parts))
+        return writing.write(out, plan, Trained(frame, target, y, preprocessor, prepared, model, results))
 
 
-def _prepare(plan: Plan) -> tuple[Any, Target, Any, list[Any], Any, dict[str, Any]]:
+def _prepare(plan: Plan, jobs: int) -> tuple[Any, Target, Any, list[Any], Any, dict[str, Any]]:
     """The table, what to predict, the parts to test on, the preprocessing, and what decides the result."""
     plan.check()
+    if jobs < 1:
+        raise InputError(f"jobs={jobs}; it must be at least 1.")
+    if jobs > 1 and current_team() is not None:
+        raise InputError(f"jobs={jobs}, but processes of torchrun share every training already. Leave out jobs.")
     frame = plan.read()
     target = Target.fit(frame, plan.target, plan.task)
     y = target.encode(frame)
@@ -76,6 +77,21 @@ def _prepare(plan: Plan) -> tuple[Any, Target, Any, list[Any], Any, dict[str, An
     preprocessor = plan.preprocessor().fit(frame)
     plan.estimator(target.task)
     return frame, target, y, splits, preprocessor, _asked(plan)
+
+
+def _tested_together(parts: list[folds.Part], first: bool) -> list[Tested]:
+    """All processes share the training of each part; the first keeps the results, and the others have none."""
+    results = []
+    for part in parts:
+        kept = Tested.load(part.place) if first else None
+        if _by_first(partial(bool, kept)):
+            part.plan.say(f"{part.name}: done before")
+        else:
+            kept = folds.carry_out(part, keep=first)
+        if first:
+            assert kept is not None
+            results.append(kept)
+    return results
 
 
 @contextmanager
@@ -98,11 +114,6 @@ def _in_all(function: Callable[[], T]) -> T:
     return together(function, team)
 
 
-def _told(value: T) -> T:
-    """What the first process says."""
-    return _by_first(lambda: value)
-
-
 def _by_first(function: Callable[[], T]) -> T:
     """Call it in the first process, and tell the others what it found."""
     if (team := current_team()) is None:
@@ -116,8 +127,3 @@ def _asked(plan: Plan) -> dict[str, Any]:
     """What decides the result: the options, the bytes of the table, and the versions of what computes."""
     options = {name: value for name, value in plan.config().items() if name != "table"}
     return options | {"SHA-256 of the table": plan.table_sha256()} | versions()
-
-
-def _say(plan: Plan, line: str) -> None:
-    if plan.verbose:
-        print(line, file=sys.stderr, flush=True)

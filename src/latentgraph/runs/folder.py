@@ -11,7 +11,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -69,10 +69,7 @@ class RunFolder:
             else:  # another number of threads would add in another order
                 torch.set_num_threads(record["threads"])
             self._write_record(finished=False)
-            with replacing(self.path / CONFIG) as file:
-                file.writelines(
-                    f"{name}: {json.dumps(value, ensure_ascii=False)}\n" for name, value in self.config.items()
-                )
+            write_config(self.path / CONFIG, self.config)
             yield False
             self._write_record(finished=True)
             self._discard()
@@ -100,18 +97,12 @@ class RunFolder:
                 else f"--out {path} holds an interrupted run. Add --resume to continue it, name another folder, or add "
                 "--overwrite to begin again."
             )
-        if record is not None and (differences := self._differences(record["asked"])):
+        if record is not None and (found := differences(record["asked"], self.asked)):
             raise InputError(
-                f"--resume: the run in {path} was begun differently: {'; '.join(differences)}. Continue it as it was "
+                f"--resume: the run in {path} was begun differently: {'; '.join(found)}. Continue it as it was "
                 f"begun (its options are in {path / CONFIG}), or name another folder."
             )
         return record
-
-    def _differences(self, begun: Mapping[str, Any]) -> list[str]:
-        """Every difference in words; JSON has no tuples, so that both sides are compared as JSON."""
-        now = json.loads(json.dumps(self.asked))
-        names = [name for name in dict.fromkeys([*begun, *now]) if begun.get(name) != now.get(name)]
-        return [f"{name} was {begun.get(name)!r}, now {now.get(name)!r}" for name in names]
 
     def _write_record(self, *, finished: bool) -> None:
         with replacing(self.path / RECORD) as file:
@@ -130,6 +121,19 @@ class RunFolder:
         if self.unfinished.exists():
             os.replace(self.unfinished, rest)
             shutil.rmtree(rest, ignore_errors=True)
+
+
+def differences(begun: Mapping[str, Any], asked: Mapping[str, Any]) -> list[str]:
+    """Every difference in words; JSON has no tuples, so that both sides are compared as JSON."""
+    now = json.loads(json.dumps(asked))
+    names = [name for name in dict.fromkeys([*begun, *now]) if begun.get(name) != now.get(name)]
+    return [f"{name} was {begun.get(name)!r}, now {now.get(name)!r}" for name in names]
+
+
+def write_config(path: Path, config: Mapping[str, Any]) -> None:
+    """Options as `--config` reads them."""
+    with replacing(path) as file:
+        file.writelines(f"{name}: {json.dumps(value, ensure_ascii=False)}\n" for name, value in config.items())
 
 
 def read_record(path: Path) -> dict[str, Any] | None:
@@ -162,5 +166,25 @@ def _alone(folder: Path) -> Iterator[None]:
         except OSError:  # a network disk without locks
             pass
         yield
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def sharing(folder: Path) -> Iterator[bool]:
+    """Be at work in a folder that several processes share; yield whether nobody else is."""
+    if sys.platform == "win32":
+        yield True
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    alone = True
+    try:
+        with suppress(OSError):  # a network disk without locks
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                alone = False
+            fcntl.flock(handle, fcntl.LOCK_SH)
+        yield alone
     finally:
         os.close(handle)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -54,6 +55,11 @@ class Plan:
         except InvalidParameterError as error:
             raise InputError(str(error)) from None
         usable_device(self.options.get("device", "cpu"))
+
+    def say(self, line: str) -> None:
+        """Tell who waits what is being done."""
+        if self.verbose:
+            print(line, file=sys.stderr, flush=True)
 
     def read(self) -> pd.DataFrame:
         return read_table(self.table, encoding=self.encoding, delimiter=self.delimiter, decimal=self.decimal)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -76,6 +77,18 @@ def calibration(y: Array, probability: Array, bins: int = 10) -> Calibration:
     counts = [int(rows.sum()) for rows in members]
     error = sum(n * abs(s - t) for n, s, t in zip(counts, said, true, strict=True) if s is not None and t is not None)
     return Calibration(np.linspace(0, 1, bins + 1).tolist(), counts, said, true, error / max(len(y), 1))
+
+
+FOREST_ROWS = 1 << 15  # above, a tree of the forest is grown on so many rows: grown on all, they fill the memory
+
+
+def for_rows(methods: Mapping[str, Any], rows: int) -> dict[str, Any]:
+    """The methods as they can learn from so many rows; the name of one that sees fewer says so."""
+    found = dict(methods)
+    if rows > FOREST_ROWS and "random forest" in found:
+        forest = found.pop("random forest").set_params(max_samples=FOREST_ROWS)
+        found[f"random forest, {FOREST_ROWS:,} rows a tree"] = forest
+    return found
 
 
 def baselines(task: str, seed: int) -> dict[str, Any]:

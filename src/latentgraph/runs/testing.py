@@ -93,15 +93,23 @@ def _one_part(plan: Plan, y: Array, rows: Array) -> tuple[Array, Array]:
 def tested(plan: Plan, frame: Any, target: Target, y: Array, split: tuple[Array, Array], checkpoint: Path) -> Tested:
     """Every method on rows which nothing was fitted on, neither it nor the preprocessing."""
     train, test = split
-    preprocessor = plan.preprocessor().fit(frame, rows=train.tolist())
-    x = preprocessor.transform(frame)
+    x, ours = predicted(plan, frame, target, y, split, checkpoint)
     learn = train[scores.known(y)[train]]
-    model = plan.estimator(target.task, checkpoint).fit(x[train], y[train])
-    found = {OURS: _found(model, target, x[test])}
-    for name, method in scores.baselines(target.task, plan.seed).items():
+    found = {OURS: ours}
+    for name, method in scores.for_rows(scores.baselines(target.task, plan.seed), len(learn)).items():
         found[name] = _found(method.fit(x[learn], y[learn]), target, x[test])
     score = scores.of_numbers if target.task == "regression" else scores.of_classes
-    return Tested(test, found[OURS], {name: score(y[test], value) for name, value in found.items()})
+    return Tested(test, ours, {name: score(y[test], value) for name, value in found.items()})
+
+
+def predicted(
+    plan: Plan, frame: Any, target: Target, y: Array, split: tuple[Array, Array], checkpoint: Path | None = None
+) -> tuple[Array, Array]:
+    """All rows as the preprocessing of the rows to learn from sees them, and latentgraph's answers for the others."""
+    train, test = split
+    x = plan.preprocessor().fit(frame, rows=train.tolist()).transform(frame)
+    model = plan.estimator(target.task, checkpoint).fit(x[train], y[train])
+    return x, _found(model, target, x[test])
 
 
 def _found(method: Any, target: Target, x: Array) -> Array:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -77,7 +77,7 @@ def write(out: Path, plan: Plan, trained: Trained) -> dict[str, Any]:
     _write_table(out / "tested.csv", *_tested(trained))
     with replacing(out / "graph.npz", "wb") as file:
         sp.save_npz(file, model.graph_)
-    _draw(out, trained.frame, f"{plan.target} · {plan.table.name}")
+    _draw(out, trained, f"{plan.target} · {plan.table.name}")
     metrics = {"best_step": model.history_.best_step, "steps": history, **_measured(trained)}
     drawn = plots.write(out / "plots", target, y, history, model.history_.best_step, *trained.out_of_sample())
     with replacing(out / "card.md") as file:
@@ -88,11 +88,12 @@ def write(out: Path, plan: Plan, trained: Trained) -> dict[str, Any]:
     return summary
 
 
-def _draw(out: Path, frame: pd.DataFrame, title: str) -> None:
+def _draw(out: Path, trained: Trained, title: str) -> None:
     """The page to look at the graph, with the rows of the table. A run is complete without it."""
-    keep_table(frame, out)
+    keep_table(trained.frame, out)
     try:
-        from_run(out, title=title).write(out / "explorer.html")  # the summary, which has it, is written last
+        page = from_run(out, title=title, made=(trained.model, trained.target))
+        page.write(out / "explorer.html")  # the summary, which has it, is written last
     except InputError as error:
         print(f"latentgraph: no explorer.html: {error}", file=sys.stderr)
 
@@ -121,7 +122,7 @@ def _measured(trained: Trained) -> dict[str, Any]:
     return found
 
 
-def _nodes(trained: Trained) -> tuple[list[str], list[list[Any]]]:
+def _nodes(trained: Trained) -> tuple[list[str], Iterator[list[Any]]]:
     """Every row of the table, as the model sees it that has learned from all of them."""
     model, target = trained.model, trained.target
     found = model.transduction_
@@ -131,13 +132,13 @@ def _nodes(trained: Trained) -> tuple[list[str], list[list[Any]]]:
     return _header(target), _lines(trained, np.arange(len(trained.y)), found)
 
 
-def _tested(trained: Trained) -> tuple[list[str], list[list[Any]]]:
+def _tested(trained: Trained) -> tuple[list[str], Iterator[list[Any]]]:
     """Every row that was tested on, as the model sees it that had not seen it."""
-    lines = [
+    lines = (
         [number, *line]
         for number, part in enumerate(trained.parts, 1)
         for line in _lines(trained, part.rows, part.found)
-    ]
+    )
     return ["part", *_header(trained.target)], lines
 
 
@@ -145,19 +146,15 @@ def _header(target: Target) -> list[str]:
     return ["row", target.column, "prediction", *(f"p({name})" for name in target.classes)]
 
 
-def _lines(trained: Trained, rows: Array, found: Array) -> list[list[Any]]:
-    """Name, target, prediction and class probabilities of some rows."""
+def _lines(trained: Trained, rows: Array, found: Array) -> Iterator[list[Any]]:
+    """Name, target, prediction and class probabilities of some rows, one by one: there may be a million."""
     target, names, labelled = trained.target, trained.prepared.ids, known(trained.y)
-    if target.task == "regression":
-        return [
-            [names[row], float(trained.y[row]) if labelled[row] else "", float(value)]
-            for row, value in zip(rows, found, strict=True)
-        ]
-    return [
-        [names[row], target.classes[trained.y[row]] if labelled[row] else "", target.classes[p.argmax()]]
-        + [f"{value:.6f}" for value in p]
-        for row, p in zip(rows, found, strict=True)
-    ]
+    for row, said in zip(rows, found, strict=True):
+        if target.task == "regression":
+            yield [names[row], float(trained.y[row]) if labelled[row] else "", float(said)]
+        else:
+            known_class = target.classes[trained.y[row]] if labelled[row] else ""
+            yield [names[row], known_class, target.classes[said.argmax()], *(f"{value:.6f}" for value in said)]
 
 
 def _write_table(path: Path, header: Sequence[str], lines: Iterable[Sequence[Any]]) -> None:

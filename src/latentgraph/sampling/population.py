@@ -127,6 +127,8 @@ def _check_k(k: int, loop: bool, batch: Tensor | None, num_nodes: int) -> None:
         advice = "Lower k or pass loop=True." if k == smallest and not loop and k > 1 else "Lower k."
         if most < 1:
             advice = "It needs more nodes."
+        if batch is not None and not loop:
+            advice += " DiscreteDGM(fill=True) takes small graphs as they are."
         raise InputError(f"k={k} but {what} has {smallest} nodes; k can be at most {most} with loop={loop}. {advice}")
 
 
