@@ -83,11 +83,16 @@ def tables(results: Results) -> list[Table]:
         line = [name]
         for auxiliary in (WITHOUT, WITH):
             runs = {"gradient": name, "auxiliary": auxiliary}
-            line += [mean_and_deviation(results.column(column, **runs)) for column in ("validation", "accuracy")]
+            line += [_shown(results.column(column, **runs)) for column in ("validation", "accuracy")]
         line.append(str(len(results.column("accuracy", gradient=name, auxiliary=WITHOUT))))
         rows.append(line)
     header = ["gradient", *(f"{aux}: {what}" for aux in (WITHOUT, WITH) for what in ("validation", "test")), "runs"]
     return [Table("accuracy in %, mean ± standard deviation", header, rows)]
+
+
+def _shown(found: list[float]) -> str:
+    """One run has no deviation."""
+    return f"{100 * found[0]:.1f}" if len(found) == 1 else mean_and_deviation(found)
 
 
 def _mean(results: Results, column: str, name: str) -> float:
