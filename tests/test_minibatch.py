@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from latentgraph.attended import Attended
 from latentgraph.checkpoint import Checkpoint
 from latentgraph.errors import InputError
+from latentgraph.gradients import StraightThrough
 from latentgraph.graph import LatentGraph, neighbors_to_edges
 from latentgraph.layers import ContinuousDGM, DiscreteDGM
 from latentgraph.loss import MovingAverageBaseline
@@ -199,3 +200,6 @@ def test_what_cannot_be_closed() -> None:
         ClosedBatches(net, x, y, seeds=4, among=3)
     with pytest.raises(InputError, match="first layer, and no other"):
         ClosedBatches(DGMNet([(ContinuousDGM(nn.Identity()), gcn([4, 2]))]), x, y, seeds=4)
+    straight = DiscreteDGM(nn.Identity(), gradient=StraightThrough())
+    with pytest.raises(InputError, match=r"StraightThrough.* weighs the edges"):
+        ClosedBatches(DGMNet([(straight, gcn([4, 2]))]), x, y, seeds=4)

@@ -32,7 +32,7 @@ from latentgraph.errors import InputError
 from latentgraph.layers import DiscreteDGM
 from latentgraph.loss import MovingAverageBaseline, SampleMeanBaseline
 from latentgraph.model import DGMNet
-from latentgraph.runs import fitting, folder, plots, scores, testing
+from latentgraph.runs import fitting, folder, folds, plots, scores, testing
 from latentgraph.runs.plan import Plan
 from latentgraph.stacks import gcn, mlp
 from latentgraph.training import History, NodeSet, TrainState, fit, regression
@@ -257,7 +257,7 @@ def kill_everywhere(place: Path) -> None:
 class Lines:
     """A tracer that counts the lines of the modules under test, and kills the process at one of them."""
 
-    MODULES = (checkpoint, training, folder, fitting, testing, sys.modules["latentgraph.files"])
+    MODULES = (checkpoint, training, folder, fitting, folds, testing, sys.modules["latentgraph.files"])
     FILES = frozenset(str(module.__file__) for module in MODULES) | {
         str(path) for path in Path(str(store.__file__)).parent.glob("*.py")
     }

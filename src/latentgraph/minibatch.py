@@ -146,6 +146,11 @@ class ClosedBatches:
         first, *further = net.dgms
         if not isinstance(first, DiscreteDGM) or not all(isinstance(dgm, nn.Identity) for dgm in further):
             raise InputError("ClosedBatches needs a network whose first layer, and no other, has a DiscreteDGM.")
+        if first.gradient is not None:
+            raise InputError(
+                f"{first.gradient!r} weighs the edges of graphs that were sampled among all nodes of a step, but these "
+                "batches sample among others. Leave gradient out; use `Attended`, or give fit a baseline."
+            )
         self.labelled, _ = _apart(y, mask, len(x))
         if not 1 <= seeds <= len(self.labelled):
             raise InputError(f"seeds={seeds}, but there are {len(self.labelled)} rows with a target that counts.")
