@@ -85,7 +85,7 @@ def test_processes_that_share_rows_compute_what_one_does(worlds: Worlds, name: s
 
 
 @pytest.mark.parametrize("size", SIZES[1:])
-@pytest.mark.parametrize("name", ["fit", "fit numbers", "small graphs"])
+@pytest.mark.parametrize("name", ["fit", "fit numbers", "few labels", "small graphs"])
 def test_trained_by_several_processes(worlds: Worlds, name: str, size: int) -> None:
     """History, scores, weights and expected rewards."""
     (alone,) = worlds[1]

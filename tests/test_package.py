@@ -26,6 +26,12 @@ def test_sampling_does_not_load_pyg() -> None:
     assert not loaded & {"torch_geometric", "sklearn", "networkx", "numba", "lightning", "pandas"}
 
 
+def test_one_process_does_not_load_what_several_need() -> None:
+    loaded = modules_after("import latentgraph as lg, latentgraph.training, latentgraph.runs.fitting\nlg.DGMClassifier")
+    assert "latentgraph.working" in loaded
+    assert not [name for name in loaded if name.startswith("latentgraph.distributed")]
+
+
 def test_public_names_exist() -> None:
     assert set(latentgraph.__all__) <= set(dir(latentgraph))
     for name in latentgraph.__all__:

@@ -29,6 +29,7 @@ from latentgraph.distributed.partition import Partition
 from latentgraph.distributed.population import as_whole
 from latentgraph.distributed.working import Shards
 from latentgraph.dropout import Dropout
+from latentgraph.errors import InputError
 from latentgraph.experiments.recipe import Standardised
 from latentgraph.geometry import PoincareBall
 from latentgraph.graph import LatentGraph
@@ -222,6 +223,24 @@ def trained(team: Team | None, folder: Path, *, numbers: bool = False, cut: int 
     return found | {f"weight {n}": p.detach() for n, p in net.state_dict().items()} | {"average": baseline.average}
 
 
+def few_labels(team: Team | None) -> Found:
+    """All labels are in the first process; a set without any is refused by all."""
+    x, y, _ = population()
+    torch.manual_seed(7)
+    net = DGMNet([(DiscreteDGM(mlp([D, 3]), k=4), gcn([D, 8]))], nn.Linear(8, 3)).double()
+    some, none = (NodeSet(x, y, torch.arange(N) < count) for count in (10, 0))
+    partition = None if team is None else Partition.of(N, team)
+    if partition is not None:
+        some, none = partition.part(some), partition.part(none)
+    baseline = MovingAverageBaseline(N).double()
+    history = fit(net, some, validation=some, baseline=baseline, steps=3, eval_every=1, sharing=partition)
+    with suppress(InputError):
+        fit(net, none, steps=1, sharing=partition)
+        raise AssertionError
+    found = {"loss": torch.tensor(history.column("loss")), "score": torch.tensor(history.column("validation"))}
+    return found | {f"weight {n}": p.detach() for n, p in net.state_dict().items()}
+
+
 def small_graphs(team: Team | None) -> Found:
     """Several small graphs in each step: in one process together, in several each for itself. Without noise: the
     processes draw other noise than one would.
@@ -297,6 +316,7 @@ def compute(team: Team | None, folder: Path) -> dict[str, Found]:
         found["resumed"] = trained(team, folder.parent / f"world-{team.size // 2}" / "half")
     found["fit numbers"] = trained(team, folder / "numbers", numbers=True)
 
+    found["few labels"] = few_labels(team)
     found["small graphs"] = small_graphs(team)
     found["sampled small graphs"] = sampled_small_graphs(team)
     return found

@@ -18,7 +18,7 @@ from types import FrameType
 import torch
 import torch.distributed as dist
 
-from latentgraph.errors import LostProcessError
+from latentgraph.errors import InputError, LostProcessError
 
 GO_ON = "What was kept last is complete: the run goes on from there, with any number of processes."
 TIMEOUT = 600.0  # seconds that a process waits for the others before it gives up
@@ -116,6 +116,11 @@ def joined(timeout: float = TIMEOUT) -> Iterator[Team | None]:
     ours = not dist.is_initialized()
     if ours:
         _join(timeout)
+    elif dist.get_backend() == "nccl":
+        raise InputError(
+            "the process group that is there knows graphics cards only (nccl), but row numbers and counts are sent "
+            "from the processor. Tell the launcher to use 'cpu:gloo,cuda:nccl', or gloo."
+        )
     before = _team
     _team = Team(dist.get_rank(), dist.get_world_size(), timeout) if dist.get_world_size() > 1 else None
     try:

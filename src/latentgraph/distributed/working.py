@@ -104,7 +104,10 @@ class SharedRows(_Shared):
     def labelled(self, nodes: NodeSet) -> Labelled:
         """Asked once of each node set: they stay the same."""
         if id(nodes) not in self._known:
-            self._known[id(nodes)] = nodes, super().labelled(nodes)
+            found = super().labelled(nodes)
+            if not len(found.y):
+                raise InputError("no process has a labelled row: every target is -1 or NaN, or the masks are empty.")
+            self._known[id(nodes)] = nodes, found
         return self._known[id(nodes)][1]
 
 
