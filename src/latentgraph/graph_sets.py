@@ -69,7 +69,7 @@ class GraphSet(NodeSet):
         return self.batch
 
     def credit(self, delta: Tensor, rows: Tensor) -> Tensor:
-        """Deltas (m,) of the graphs `rows` (m,) -> (n,): every node has its graph's, zero where it has no target."""
+        """Deltas (m,) of graphs, their numbers (m,) -> (n,): a node has its graph's, zero where there is no target."""
         return delta.new_zeros(len(self.y)).index_copy(0, rows, delta).index_select(0, self.graph_of_node)
 
     def per_target(self, h: Tensor) -> Tensor:

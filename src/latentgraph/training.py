@@ -79,7 +79,7 @@ class NodeSet:
         return (known if self.mask is None else known & self.mask).nonzero()[:, 0]
 
     def credit(self, delta: Tensor, rows: Tensor) -> Tensor:
-        """Deltas (m,) of the targets `rows` (m,) -> (n,) what each node is credited with: its own, or zero."""
+        """Deltas (m,) of targets, their rows (m,) -> (n,) what each node is credited with: its own, or zero."""
         return delta.new_zeros(len(self.x)).index_copy(0, rows, delta)
 
     def per_target(self, h: Tensor) -> Tensor:
