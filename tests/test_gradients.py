@@ -126,6 +126,14 @@ def test_candidates_of_a_batch_and_of_guests() -> None:
     assert found.max() < 15
 
 
+def test_candidates_of_graphs_smaller_than_k() -> None:
+    x, batch = torch.randn(9, 2), torch.tensor([0, 0, 0, 1, 1, 1, 1, 1, 1])
+    with pytest.raises(InputError, match="a graph has 2 candidates for k=3 neighbours"):
+        DiscreteDGM(nn.Linear(2, 2), 3, fill=True, gradient=Subsets())(x, batch=batch)
+    graph = DiscreteDGM(nn.Linear(2, 2), 3, fill=True, gradient=StraightThrough())(x, batch=batch)
+    assert graph.weights is not None
+
+
 def test_a_sampled_subset_is_the_graph() -> None:
     """Neighbours, their log p and their weights belong together, with gradients and without."""
     x = torch.randn(80, 3, generator=seeded())

@@ -38,7 +38,7 @@ def pool(x: Tensor, batch: Tensor | None = None, how: How = "mean") -> Tensor:
 class PooledNet(nn.Module):
     r"""A network for whole graphs: one output for each graph instead of one for each node.
 
-    .. math:: y_g = \text{head}\big( \text{pool}_{i \in g} \, x_i \big), \qquad x_1 \dots x_n = \text{net}(X)
+    .. math:: y_g = \text{head}( \text{pool}_{i \in g} \, x_i ), \qquad x_1 \dots x_n = \text{net}(X)
 
     Parameters
     ----------

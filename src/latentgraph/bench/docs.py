@@ -1,4 +1,4 @@
-"""The measured tables of the documentation, made of the results files: `python -m latentgraph.bench.docs results docs`."""
+"""The measured tables of the documentation: `python -m latentgraph.bench.docs results docs`."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ LIBRARIES = ("matplotlib",)
 TEMPERATURES = (0.3, 3.0)
 SAMPLES = (1, 4, 16)
 PROBLEMS = 8
-COPIES = 500  # of each problem: so many independent estimates
+COPIES = 250  # of each problem: so many independent estimates
 
 Maker = Callable[[int, int], Gradient]  # samples, nodes -> a gradient
 
@@ -134,6 +134,7 @@ def _two(value: float) -> str:
     return number(value) if abs(value) >= 100 else f"{value:.2f}"
 
 
+CAPTION = "Filled: biased. Open: no bias seen, drawn at what chance allows. Down a line: 1, 4, 16 graphs a step"
 # Colours that the colour-blind tell apart, and shapes; variants of a method share a colour.
 LOOKS = {
     "reinforce": ("#D55E00", "s"),
@@ -175,7 +176,7 @@ def draw(rows: Sequence[Row], stem: Path) -> None:
         panel.grid(alpha=0.3)
     panels[0].set_ylabel("standard deviation of a step / true gradient")
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside right center", frameon=False)
-    figure.suptitle("Filled: biased. Open: no bias seen. Along a line 1, 4, 16 sampled graphs in a step", fontsize=10)
+    figure.suptitle(CAPTION, fontsize=10)
     with mpl.rc_context({"svg.hashsalt": "latentgraph"}):  # the same rows give the same file
         figure.savefig(stem.with_name(stem.name + ".svg"), metadata={"Date": None})
     figure.savefig(stem.with_name(stem.name + ".png"), dpi=150)

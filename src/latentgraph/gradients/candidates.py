@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from latentgraph.errors import InputError
 from latentgraph.graph import LatentGraph, neighbors_to_edges
 from latentgraph.probability import edge_log_p
 from latentgraph.sampling import nearest
@@ -32,6 +33,11 @@ def candidates(graph: LatentGraph, count: int | None = None, *, guests: int = 0)
     x_hat = graph.x_hat.detach()
     residents = x_hat[: len(x_hat) - guests]
     others = _smallest_graph(graph.batch, len(residents)) - (not graph.loop)
+    if others < k:  # with fill=True
+        raise InputError(
+            f"a graph has {others} candidates for k={k} neighbours, so nothing to choose. Use a gradient that "
+            "weighs sampled edges only (Softmax, StraightThrough), or lower k."
+        )
     m = max(k, min(default_count(k) if count is None else count, others))
     near = nearest(residents, m, geometry=graph.geometry, loop=graph.loop, batch=graph.batch)
     if guests:

@@ -55,6 +55,7 @@ class RowNetwork(ZeroShotMethod):
     weight_decay: float = 5e-4
     eval_every: int = 10
     unit: bool = True
+    samples: int = 8  # graphs whose predictions are averaged, where some are sampled
 
     def __init__(self, seed: int = 0, *, steps: int = 100) -> None:
         self.seed, self.steps = seed, steps
@@ -102,5 +103,5 @@ class RowNetwork(ZeroShotMethod):
         classes = self.seen(classes)
         link = row_task(classes, unit=self.unit).link
         generator = torch.Generator().manual_seed(self.seed)
-        rows, _ = consensus(self.net, classes.node_set().x, link=link, generator=generator)
+        rows, _ = consensus(self.net, classes.node_set().x, samples=self.samples, link=link, generator=generator)
         return rows[: classes.targets]
