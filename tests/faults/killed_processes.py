@@ -108,7 +108,7 @@ def check_survivors(ended: Sequence[Ended], victim: int, struck: float, words: s
 def kill_often(folder: Path, kills: int) -> dict[str, Any]:
     """Each run goes on where the last one was killed, with another number of processes; the end is that of one run."""
     random.seed(0)
-    steps = EACH * (kills + 1)
+    steps = 4 * EACH * (kills + 1)  # a blow comes late: the victim may get some steps further
     (alone,) = world(1, partial(train, folder / "alone", steps), folder)
     assert alone.status == 0, alone.words
     sizes, longest = [], 0.0
@@ -121,7 +121,7 @@ def kill_often(folder: Path, kills: int) -> dict[str, Any]:
         assert ended[victim].status == -signal.SIGKILL, ended[victim]
         check_survivors(ended, victim, ended[victim].seconds, "waited in vain")
         longest = max([longest, *(process.seconds - ended[victim].seconds for process in ended)])
-        assert steps_kept(folder) > before, number
+        assert steps_kept(folder) >= before, number  # the same, if the first was killed before it had kept the step
         sizes.append(size)
     ended = world(2, partial(train, folder, steps), folder)
     assert all(process.status == 0 for process in ended), ended

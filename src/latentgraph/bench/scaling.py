@@ -165,9 +165,10 @@ def tables(rows: Sequence[Row]) -> list[Table]:
     head = [
         "rows",
         "machines",
+        "GB received",
         "planting, s",
         "own rows, s",
-        "GB received",
+        "handling, s",
         "network, s",
         "a step, s",
         "by one, s",
@@ -185,18 +186,26 @@ def received(n: int, p: int) -> float:
 
 
 def _forecasts(rows: Sequence[Row]) -> Iterator[list[str]]:
-    """T(n, p) = planting(n) + (n / p) w + received(n, p) / network."""
+    """T(n, p) = planting(n) + (n / p) w + received(n, p) (handling + 1 / network)."""
     one: Any = max((row for row in rows if row["processes"] == 1 and row["kind"] != "tree"), key=lambda row: row["n"])
     tree: Any = max((row for row in rows if row["kind"] == "tree"), key=lambda row: row["n"])
     each = tree["planting"] / (tree["n"] * math.log2(tree["n"]))
-    own = (one["processor"] - each * one["n"] * math.log2(one["n"])) / one["n"]
+
+    def planting(n: int) -> float:
+        return each * n * math.log2(n)
+
+    own = (one["processor"] - planting(one["n"])) / one["n"]
+    # What processes of several have worked beyond their own rows, for each byte that they have received.
+    handling = median(
+        (row["processor"] - planting(row["n"]) - own * row["n"] / row["processes"]) / (1e6 * row["received"])
+        for row in rows
+        if row["kind"] != "tree" and row["processes"] > 1
+    )
     for n in FORECAST:
         for p in MACHINES:
-            planting, work, gigabytes = each * n * math.log2(n), own * n / p, received(n, p) / 1e9
-            network = gigabytes * 1e9 / NETWORK
-            whole = planting + own * n
-            times = [planting, work, gigabytes, network, planting + work + network, whole]
-            yield [f"{n:,}", str(p), *map(number, times)]
+            size = received(n, p)
+            times = [planting(n), own * n / p, size * handling, size / NETWORK]
+            yield [f"{n:,}", str(p), *map(number, [size / 1e9, *times, sum(times), planting(n) + own * n])]
 
 
 if __name__ == "__main__":
