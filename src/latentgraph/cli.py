@@ -35,6 +35,10 @@ BENCHES = {
 }
 
 
+# In place of all options: a message about one of them should not be lost among the others.
+USAGE = "latentgraph {} TABLE --target COLUMN [options]"
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command.
 
@@ -95,7 +99,10 @@ def _parser() -> ArgumentParser:
     demo.add_argument("--json", action="store_true", help="print the summary as JSON")
     commands.add_subcommand("demo", demo, help="the main job on an embedded data set")
 
-    fit = ArgumentParser(description="Train on a table: csv, tsv (also .gz) or parquet, mixed types, missing values.")
+    fit = ArgumentParser(
+        usage=USAGE.format("fit"),
+        description="Train on a table: csv, tsv (also .gz) or parquet, mixed types, missing values.",
+    )
     _add_plan(fit)
     fit.add_argument(
         "--out", type=Path, default=Path("run"), help="folder for the model and the results (default: run)"
@@ -110,7 +117,8 @@ def _parser() -> ArgumentParser:
     commands.add_subcommand("fit", fit, help="train on a table")
 
     tune = ArgumentParser(
-        description="Search for options of fit that predict better than the given ones, which are tried first."
+        usage=USAGE.format("tune"),
+        description="Search for options of fit that predict better than the given ones, which are tried first.",
     )
     _add_plan(tune)
     tune.add_argument("--out", type=Path, default=Path("tuned"), help="folder of the search (default: tuned)")

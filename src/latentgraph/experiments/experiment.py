@@ -48,16 +48,15 @@ class Experiment:
 
 
 def mean_and_deviation(accuracies: Sequence[float], runs: int | None = None) -> str:
-    """Of accuracies between 0 and 1, in percent: "84.6 ± 0.9"; nothing where there is none.
+    """Of accuracies between 0 and 1, in percent: "84.6 ± 0.9"; a single one has no deviation.
 
     If there should be `runs` of them and are not, their number follows in brackets.
     """
     if not accuracies:
         return "-"
-    short = runs is not None and len(accuracies) != runs
-    return f"{100 * np.mean(accuracies):.1f} ± {100 * np.std(accuracies):.1f}" + (
-        f" ({len(accuracies)})" if short else ""
-    )
+    deviation = f" ± {100 * np.std(accuracies):.1f}" if len(accuracies) > 1 else ""
+    how_many = f" ({len(accuracies)})" if runs not in (None, len(accuracies)) else ""
+    return f"{100 * np.mean(accuracies):.1f}{deviation}{how_many}"
 
 
 def as_printed(value: Sequence[float | None] | None) -> str:
