@@ -9,137 +9,42 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from latentgraph.checkpoint import Checkpoint, Standing
 from latentgraph.errors import InputError
 from latentgraph.gradients.gradient import Gradient
 from latentgraph.gradients.using import gradient_of, use
-from latentgraph.graph import LatentGraph, Part
-from latentgraph.loss import Likelihood, Reward, SampleMeanBaseline, accuracy_reward, graph_loss
-from latentgraph.model import consensus, softmax
+from latentgraph.graph import LatentGraph
+from latentgraph.loss import Likelihood, SampleMeanBaseline, graph_loss
+from latentgraph.model import consensus
+from latentgraph.node_set import Batches, NodeSet
 from latentgraph.progress import progress
+from latentgraph.task import Task, classification, mean_probability_nll, regression
 from latentgraph.working import Alone, Labelled, Working
 
 if TYPE_CHECKING:
     from latentgraph.distributed.partition import Partition
     from latentgraph.distributed.working import Shards
 
-
-@dataclass(frozen=True)
-class NodeSet:
-    """Nodes that are seen together, and those among them whose target may be used.
-
-    Attributes
-    ----------
-    x : (n, d) features
-    y : (n,) class numbers, or (n,) / (n, c) numbers for regression
-    mask : (n,) bool, the nodes whose target counts; default: class number >= 0, or not NaN
-    edge_index : (2, e) input graph, or None
-    batch : (n,) graph ids, or None
-    node_id : (n,) the numbers under which `MovingAverageBaseline` knows the nodes; default 0 .. n-1
-    weight : (n,) how much each node counts in the loss, default the same
-    category : (graphs,) what kind of thing each graph of `batch` is, which the network is told as `category=`; None
-        for networks that do not ask
-    """
-
-    x: Tensor
-    y: Tensor
-    mask: Tensor | None = None
-    edge_index: Tensor | Part | None = None
-    batch: Tensor | None = None
-    node_id: Tensor | None = None
-    weight: Tensor | None = None
-    category: Tensor | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("y", "mask", "batch", "node_id", "weight"):
-            value = getattr(self, name)
-            if value is not None and len(value) != len(self.x):
-                raise InputError(
-                    f"{name} has {len(value)} entries but x has {len(self.x)} rows; there must be one each."
-                )
-        self._check_mask()
-
-    def _check_mask(self) -> None:
-        if self.mask is not None and self.mask.dtype != torch.bool:
-            raise InputError(f"mask is a {self.mask.dtype} tensor; it must be bool, one entry for each target.")
-
-    @property
-    def rows(self) -> Tensor:
-        """(m,) the nodes whose target counts, in order."""
-        known = ~self.y.isnan() if self.y.is_floating_point() else self.y >= 0
-        known = known if known.ndim == 1 else known.all(1)
-        return (known if self.mask is None else known & self.mask).nonzero()[:, 0]
-
-    def credit(self, delta: Tensor, rows: Tensor) -> Tensor:
-        """Deltas (m,) of targets, their rows (m,) -> (n,) what each node is credited with: its own, or zero."""
-        return delta.new_zeros(len(self.x)).index_copy(0, rows, delta)
-
-    def per_target(self, h: Tensor) -> Tensor:
-        """Rows (n, c) of nodes -> a row for each target: of a node set, the nodes' own."""
-        return h
-
-    def to(self, device: torch.device | str) -> Self:
-        moved = {name: value.to(device) for name, value in vars(self).items() if isinstance(value, Tensor)}
-        return replace(self, **moved)
-
-
-@dataclass(frozen=True)
-class Task:
-    """What is learned: the loss, the reward of a sampled graph, and what a consensus averages.
-
-    Attributes
-    ----------
-    loss : (out, y) of the labelled nodes -> 0-d; with a third argument, (m,) weights of these nodes, the weighted mean
-    reward : (out, y) -> (m,) for each node, larger is better
-    link : output -> what is averaged over sampled graphs
-    score : (averaged output, y) -> 0-d, smaller is better; decides when to stop
-    """
-
-    loss: Callable[..., Tensor]
-    reward: Reward
-    link: Callable[[Tensor], Tensor]
-    score: Callable[[Tensor, Tensor], Tensor]
-
-
-def mean_probability_nll(probability: Tensor, y: Tensor) -> Tensor:
-    """Negative log-likelihood of averaged class probabilities: -mean log (1/S) sum_s p_s(y)."""
-    return F.nll_loss(probability.clamp_min(1e-12).log(), y)
-
-
-def classification(reward: Reward = accuracy_reward, *, class_weight: Tensor | None = None) -> Task:
-    """Cross-entropy, the paper's reward, and early stopping on the likelihood of the mean probability."""
-
-    def loss(out: Tensor, y: Tensor, weight: Tensor | None = None) -> Tensor:
-        of_class = None if class_weight is None else class_weight.to(out)
-        if weight is None:
-            return F.cross_entropy(out, y, weight=of_class)
-        return _weighted_mean(F.cross_entropy(out, y, weight=of_class, reduction="none"), weight)
-
-    return Task(loss, reward, softmax, mean_probability_nll)
-
-
-def regression(reward: Reward | None = None) -> Task:
-    """Mean squared error for outputs (n, c) and targets (n,) or (n, c)."""
-    from latentgraph.loss import negative_loss_reward
-
-    def squared(out: Tensor, y: Tensor, weight: Tensor | None = None) -> Tensor:
-        if weight is None:
-            return F.mse_loss(out, y.view_as(out))
-        return _weighted_mean((out - y.view_as(out)).square().mean(1), weight)
-
-    return Task(squared, reward or negative_loss_reward, nn.Identity(), squared)
-
-
-def _weighted_mean(loss: Tensor, weight: Tensor) -> Tensor:
-    return (loss * weight).sum() / weight.sum()
+__all__ = [
+    "Batches",
+    "Callback",
+    "History",
+    "NodeSet",
+    "Task",
+    "TrainState",
+    "classification",
+    "evaluate",
+    "fit",
+    "mean_probability_nll",
+    "regression",
+]
 
 
 @dataclass
@@ -166,7 +71,6 @@ class History:
 
 
 Callback = Callable[[TrainState], None]
-Batches = NodeSet | Sequence[NodeSet] | Callable[[int, torch.Generator], NodeSet]
 
 
 def fit(

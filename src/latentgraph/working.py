@@ -16,10 +16,10 @@ import torch
 from torch import Tensor, nn
 
 from latentgraph.checkpoint import Checkpoint
+from latentgraph.node_set import Batches, NodeSet
 
 if TYPE_CHECKING:
     from latentgraph.distributed.group import Team
-    from latentgraph.training import Batches, NodeSet
 
 
 @dataclass(frozen=True)
@@ -159,8 +159,6 @@ def labelled_here(nodes: NodeSet) -> Labelled:
 
 def nodes_of_step(train: Batches, step: int, generator: torch.Generator) -> NodeSet:
     """The node set itself, the next of a sequence, or what a function makes."""
-    from latentgraph.training import NodeSet
-
     if isinstance(train, NodeSet):
         return train
     return train(step, generator) if callable(train) else train[(step - 1) % len(train)]

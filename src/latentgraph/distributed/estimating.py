@@ -20,7 +20,7 @@ from latentgraph.errors import InputError
 from latentgraph.estimators.forest import Forest
 from latentgraph.graph import LatentGraph
 from latentgraph.model import consensus
-from latentgraph.training import NodeSet
+from latentgraph.node_set import NodeSet
 
 Array = NDArray[Any]
 

@@ -16,7 +16,7 @@ from latentgraph.errors import InputError
 from latentgraph.sampling.noise import draw_seed
 
 if TYPE_CHECKING:
-    from latentgraph.training import NodeSet
+    from latentgraph.node_set import NodeSet
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from latentgraph.sampling.noise import draw_seed
 from latentgraph.working import Alone, Labelled, labelled_here, nodes_of_step
 
 if TYPE_CHECKING:
-    from latentgraph.training import Batches, NodeSet
+    from latentgraph.node_set import Batches, NodeSet
 
 
 class _Shared:
