@@ -218,11 +218,11 @@ def test_runs_end_to_end_and_goes_on_after_an_interruption(
     compute = running._compute
     calls: list[Any] = []
 
-    def interrupted(*arguments: Any) -> dict[str, Any]:
+    def interrupted(*arguments: Any, **options: Any) -> dict[str, Any]:
         if len(calls) == 4:
             raise KeyboardInterrupt
         calls.append(arguments)
-        return compute(*arguments)
+        return compute(*arguments, **options)
 
     with monkeypatch.context() as patch:
         patch.setattr(running, "_compute", interrupted)
