@@ -265,7 +265,7 @@ USAGE: dict[str, Case] = {
     "k above the rows": Case(TABLE.first(20), (), ["--k", "500"]),
     "k is the number of rows": Case(TABLE.first(20), (), ["--k", "20"]),
     "k is zero": Case(TABLE, ["'k'"], ["--k", "0"]),
-    "k is no number": Case(TABLE, ["--k"], ["--k", "many"]),
+    "k is no number": Case(TABLE, ['"k"', "int", "many"], ["--k", "many"]),
     "more folds than rows": Case(TABLE.first(5), ["folds=10", "at most 3 rows"], ["--folds", "10"]),
     "more folds than a class has": Case(TABLE.first(12), ["folds=10"], ["--folds", "10"]),
     "more folds than one class has": Case(
