@@ -78,9 +78,9 @@ def needed(matrix: sp.csr_array, rows: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def restricted(matrix: sp.csr_array, rows: NDArray[np.int64], depth: int) -> list[sp.csr_array]:
-    """The matrices of `depth` convolutions in a row, cut to what the last one needs to know for `rows`: exact.
+    """The matrices of `depth` convolutions in a row, cut to what the last one needs to know for these rows: exact.
 
-    The first acts on all n nodes, so that it can be given the features as they are; the last returns `rows` in order.
+    The first acts on all n nodes, so that it can be given the features as they are; the last returns the rows in order.
     """
     found: list[sp.csr_array] = []
     for _ in range(depth - 1):

@@ -45,7 +45,7 @@ class FirstRows(nn.Module):
 
 
 def neighbour_mean(x: Tensor, graph: LatentGraph, rows: int, *, weighted: bool) -> Tensor:
-    """Features (n, c) -> (rows, c), the mean over the sampled neighbours of each of the first `rows` nodes."""
+    """Features (n, c) -> (rows, c), the mean over the sampled neighbours of each of the first nodes."""
     assert graph.neighbors is not None
     assert graph.log_p is not None
     neighbors = graph.neighbors[:rows]

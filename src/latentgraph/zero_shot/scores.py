@@ -14,7 +14,7 @@ def hits(rows: Tensor, images: Tensor, own: Tensor, top: int) -> float:
     ----------
     rows : (classes, c) classifiers
     images : (m, c) features
-    own : (m,) the class of each image, a row of `rows`
+    own : (m,) the class of each image: which of the classifiers
 
     Examples
     --------
