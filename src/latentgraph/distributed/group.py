@@ -41,11 +41,6 @@ class Clock:
     waiting: float = 0.0
     apart: bool = False
 
-    def reset(self) -> None:
-        self.seconds.clear()
-        self.received.clear()
-        self.waiting = 0.0
-
 
 @dataclass(frozen=True)
 class Team:
