@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 GEOMETRIES: dict[str, type[Geometry]] = {"euclidean": Euclidean, "hyperbolic": PoincareBall, "sphere": Sphere}
 FEW_LABELS = 200  # below, none of them is given away for validation
 ABSURD = 1e15  # larger features leave no digits for the others
+DIMENSIONS, FEW_DIMENSIONS = 16, 4  # of the graph embedding, unless said
+MANY_ROWS = 100_000  # above, few dimensions: in many, finding neighbours takes ever more time for each row
 LARGEST = 20.0  # standardised features are clipped here: one outlier must not decide where everybody else is
 
 Array = NDArray[Any]
@@ -56,7 +58,7 @@ class DGMEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "k": [Interval(Integral, 1, None, closed="left")],
         "hidden": [Interval(Integral, 1, None, closed="left")],
-        "embedding_dim": [Interval(Integral, 1, None, closed="left")],
+        "embedding_dim": [Interval(Integral, 1, None, closed="left"), None],
         "geometry": [StrOptions(set(GEOMETRIES))],
         "gradient": [StrOptions(set(NAMES))],
         "dropout": [Interval(Real, 0, 1, closed="left")],
@@ -81,7 +83,7 @@ class DGMEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         *,
         k: int = 10,
         hidden: int = 64,
-        embedding_dim: int = 16,
+        embedding_dim: int | None = None,
         geometry: Literal["euclidean", "hyperbolic", "sphere"] = "euclidean",
         gradient: str = "softmax",
         dropout: float = 0.3,
@@ -223,7 +225,7 @@ class DGMEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             outputs,
             self.k_,
             hidden=self.hidden,
-            embedding_dim=self.embedding_dim,
+            embedding_dim=self.embedding_dim or (DIMENSIONS if len(self.population_) <= MANY_ROWS else FEW_DIMENSIONS),
             geometry=GEOMETRIES[self.geometry](),
             dropout=self.dropout,
             input_graph=self.edge_index_ is not None,

@@ -31,7 +31,8 @@ class DGMClassifier(ClassifierMixin, DGMEstimator):  # type: ignore[misc]
     Parameters
     ----------
     k : neighbours sampled for each row
-    hidden, embedding_dim : widths of f's hidden layer and of the graph embedding
+    hidden, embedding_dim : widths of f's hidden layer and of the graph embedding, by default 16, or 4 with more than
+        100,000 rows
     geometry : space of the embedding
     gradient : how f learns from the task, although which edges are sampled has no gradient: "softmax",
         "straight_through", "implicit", "subsets", "reinforce", "plackett_luce", or "softmax+" and one of the last two;
@@ -80,7 +81,7 @@ class DGMClassifier(ClassifierMixin, DGMEstimator):  # type: ignore[misc]
         *,
         k: int = 10,
         hidden: int = 64,
-        embedding_dim: int = 16,
+        embedding_dim: int | None = None,
         geometry: Literal["euclidean", "hyperbolic", "sphere"] = "euclidean",
         gradient: str = "softmax",
         dropout: float = 0.3,

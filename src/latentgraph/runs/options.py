@@ -15,7 +15,7 @@ class Option(NamedTuple):
 OPTIONS = [
     Option("k", 10, "neighbours sampled for each row"),
     Option("hidden", 64, "width of the hidden layers"),
-    Option("embedding_dim", 16, "dimensions of the graph embedding"),
+    Option("embedding_dim", None, "dimensions of the graph embedding; default 16, in large tables 4", int | None),
     Option("geometry", "euclidean", "space of the embedding: euclidean, hyperbolic or sphere"),
     Option("gradient", "softmax", "how the graph learns: softmax, straight_through, implicit, subsets, reinforce, ..."),
     Option("dropout", 0.3, "share of the units left out in each step"),
