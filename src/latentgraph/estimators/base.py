@@ -46,7 +46,7 @@ GEOMETRIES: dict[str, type[Geometry]] = {"euclidean": Euclidean, "hyperbolic": P
 FEW_LABELS = 200  # below, none of them is given away for validation
 ABSURD = 1e15  # larger features leave no digits for the others
 DIMENSIONS, FEW_DIMENSIONS = 16, 4  # of the graph embedding, unless said
-MANY_ROWS = 100_000  # above, few dimensions: in many, finding neighbours takes ever more time for each row
+MANY_ROWS = 50_000  # above, few dimensions: in many, finding neighbours takes ever more time for each row
 LARGEST = 20.0  # standardised features are clipped here: one outlier must not decide where everybody else is
 
 Array = NDArray[Any]

@@ -32,7 +32,7 @@ class DGMClassifier(ClassifierMixin, DGMEstimator):  # type: ignore[misc]
     ----------
     k : neighbours sampled for each row
     hidden, embedding_dim : widths of f's hidden layer and of the graph embedding, by default 16, or 4 with more than
-        100,000 rows
+        50,000 rows
     geometry : space of the embedding
     gradient : how f learns from the task, although which edges are sampled has no gradient: "softmax",
         "straight_through", "implicit", "subsets", "reinforce", "plackett_luce", or "softmax+" and one of the last two;
