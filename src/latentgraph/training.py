@@ -123,8 +123,8 @@ def fit(
     graph_weight, likelihood : weight and kind of the graph loss, which is averaged over labelled nodes
     auxiliary, auxiliary_weight : a head on the embedding of the first graph module (`nn.Linear(d_hat, classes)`),
         whose task loss is added with this weight: f is taught directly, too. The head is trained along
-    priors : wishes about the graphs, `latentgraph.priors`: each is added with its weight, summed over the graph modules,
-        for the first of the sampled graphs of a step
+    priors : wishes about the graphs, `latentgraph.priors`: each is added with its weight, summed over the graph
+        modules, for the first of the sampled graphs of a step
     anneal : a schedule of the temperatures, `latentgraph.priors.Anneal`
     samples : sampled graphs in one step; at least 2 for `SampleMeanBaseline`
     optimizer, scheduler : default Adam with `lr` and `weight_decay`, and no schedule
@@ -160,8 +160,8 @@ def fit(
         )
     if sharing is not None and (priors or anneal is not None):
         raise InputError(
-            "priors and anneal look at whole graphs in one process, but several share this training. Leave them out, or "
-            "start one process."
+            "priors and anneal look at whole graphs in one process, but several share this training. Leave them out, "
+            "or start one process."
         )
     if anneal is not None:
         anneal.hold(net)

@@ -32,9 +32,9 @@ class Connectivity(Prior):
 
     Parameters
     ----------
-    enough : c, the weight from which on a link costs nothing. Weights of a continuous graph are below 1: there all links
-        of the tree count by default
-    nodes : so many random nodes in every step, as a population of their own, with n standing for their number above: all
+    enough : c, the weight from which on a link costs nothing. Weights of a continuous graph are below 1: there, by
+        default, all links of the tree count
+    nodes : so many random nodes in every step, as a population of their own, whose number n above stands for. All
         their pairs are in memory
 
     Examples

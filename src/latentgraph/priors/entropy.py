@@ -18,9 +18,10 @@ from latentgraph.priors.prior import Prior, positive
 
 @dataclass(eq=False)
 class Entropy(Prior):
-    r"""The entropy of each node's law of neighbours (`latentgraph.priors.law`), :math:`H_i = -\sum_j P_{ij} \log P_{ij}`.
+    r"""The entropy of each node's law of neighbours P (`latentgraph.priors.law`).
 
-    .. math:: L = \pm \frac 1 n \sum_i H_i \qquad \text{or} \qquad L = \frac 1 n \sum_i (H_i - \log \rho)^2
+    .. math:: H_i = -\sum_j P_{ij} \log P_{ij}, \qquad
+              L = \pm \frac 1 n \sum_i H_i \qquad \text{or} \qquad L = \frac 1 n \sum_i (H_i - \log \rho)^2
 
     :math:`e^{H_i}` is the perplexity: among how many candidates a node hesitates, 1 to n - 1.
 

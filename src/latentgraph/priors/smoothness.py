@@ -21,7 +21,8 @@ Signal = Literal["out", "x"]
 class Smoothness(Prior):
     r"""The expected Dirichlet energy of the output, or of the features, h, along the edges of the graph.
 
-    .. math:: L = \frac{\frac 1 n \sum_{ij} P_{ij} \, |h_i - h_j|^2}{\frac 1 n \sum_i \frac 1 {|C_i|} \sum_{j \in C_i} |h_i - h_j|^2}
+    .. math:: L = \sum_i \sum_{j \in C_i} P_{ij} \, |h_i - h_j|^2 \Big/
+              \sum_i \sum_{j \in C_i} \frac{1}{|C_i|} \, |h_i - h_j|^2
 
     with :math:`C_i` the candidates of i. 0 where neighbours are equal, 1 for edges to anybody; the scale of h does not
     matter. All candidates count by their probability, not only those that were sampled, so both the graph and h learn.

@@ -22,7 +22,8 @@ class Sparsity(Prior):
     A continuous graph joins all pairs, and :math:`d_i = \sum_{j \ne i} a_{ij}` of at most :math:`m_i = n - 1`. A
     discrete one has k edges a node, whatever is learned: what can be sparse are the weights of those that were sampled.
 
-    .. math:: d_i = 1 \, / \sum_{j \in \mathcal N_i} v_{ij}^2, \qquad v_i = \operatorname{softmax}_{j \in \mathcal N_i} \log p_{ij}
+    .. math:: d_i = 1 \, / \sum_{j \in \mathcal N_i} v_{ij}^2, \qquad
+              v_i = \operatorname{softmax}_{j \in \mathcal N_i} \log p_{ij}
 
     from 1, where one neighbour has all the weight, to :math:`m_i = k`. This matters to convolutions that weigh the
     sampled edges by their probabilities (`Attended`, `gradients.Softmax`); elsewhere use `Entropy`.
