@@ -24,7 +24,7 @@ from latentgraph.graph import LatentGraph
 from latentgraph.loss import Likelihood, SampleMeanBaseline, graph_loss
 from latentgraph.model import consensus
 from latentgraph.node_set import Batches, NodeSet
-from latentgraph.priors.prior import Prior, of_all
+from latentgraph.priors.prior import Prior, over_graphs
 from latentgraph.progress import progress
 from latentgraph.task import Task, classification, mean_probability_nll, regression
 from latentgraph.working import Alone, Labelled, Working
@@ -200,10 +200,12 @@ def fit(
             standing.restore(kept, checkpoint.folder)
             history, best, stop = History(**kept["history"]), kept["best"], kept["stop"]
         elif anneal is not None:
-            anneal.begin(net, work.nodes(train, 1, generator.clone_state()), generator)
+            anneal.begin(net, partial(work.nodes, train, 1), generator)
         while len(history.rows) < steps and not stop:
             step = len(history.rows) + 1
             net.train()
+            if anneal is not None and step > 1:
+                anneal.advance(net, step)
             nodes = work.nodes(train, step, generator)
             with work.sampling(generator) as drawn:
                 values, graphs = _step(
@@ -232,8 +234,6 @@ def fit(
                 state.stop = patience is not None and step - history.best_step >= patience
             for callback in callbacks:
                 callback(state)
-            if anneal is not None:
-                anneal(state)
             history.rows.append({"step": step, **values})
             report(step, values)
             stop = work.agreed(state.stop)
@@ -355,7 +355,7 @@ def _step(
         values |= {"graph_loss": float(work.total(learned.detach())), "reward": float(reward.mean())}
     for prior in priors:
         out, graphs = results[0]
-        wish = of_all(prior, graphs, nodes.x, out, generator)
+        wish = over_graphs(prior, graphs, nodes.x, out, generator)
         total = total + prior.weight * wish
         values[prior.name] = float(wish.detach())
     optimizer.zero_grad()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,6 @@ from latentgraph.model import consensus
 
 if TYPE_CHECKING:
     from latentgraph.node_set import NodeSet
-    from latentgraph.training import TrainState
 
 
 @dataclass
@@ -66,28 +66,29 @@ class Anneal:
             for log_temperature in _log_temperatures(net):
                 log_temperature.requires_grad_(False)
 
-    def begin(self, net: nn.Module, nodes: NodeSet, generator: torch.Generator) -> None:
-        """Before the first step: set the temperatures that are not set yet, and multiply all of them.
+    def begin(self, net: nn.Module, nodes: Callable[[torch.Generator], NodeSet], generator: torch.Generator) -> None:
+        """Before the first step: set the temperatures that are not set yet, from its nodes, and multiply all of them.
 
         It draws from a copy of the generator, and from a copy of the global random state.
         """
-        unset = [name for name, flag in net.named_buffers() if name.endswith("calibrated") and not flag]
-        if unset:
+        if any(not flag for name, flag in net.named_buffers() if name.endswith("calibrated")):
+            copy = generator.clone_state()
             with torch.random.fork_rng():
+                first = nodes(copy)
                 consensus(
                     net,
-                    nodes.x,
-                    nodes.edge_index,
-                    nodes.batch,
-                    category=nodes.category,
+                    first.x,
+                    first.edge_index,
+                    first.batch,
+                    category=first.category,
                     samples=1,
-                    generator=generator.clone_state(),
+                    generator=copy,
                 )
         self._multiply(net, math.log(self.factor(1)))
 
-    def __call__(self, state: TrainState) -> None:
-        """After a step: go on to the factor of the next."""
-        self._multiply(state.net, math.log(self.factor(state.step + 1)) - math.log(self.factor(state.step)))
+    def advance(self, net: nn.Module, step: int) -> None:
+        """Before step 2, 3, ...: from the factor of the last step to that of this one."""
+        self._multiply(net, math.log(self.factor(step)) - math.log(self.factor(step - 1)))
 
     @torch.no_grad()
     def _multiply(self, net: nn.Module, log_factor: float) -> None:

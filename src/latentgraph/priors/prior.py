@@ -45,7 +45,7 @@ class Prior(ABC):
         return f"{type(self).__name__.lower()}_prior"
 
 
-def of_all(
+def over_graphs(
     prior: Prior, graphs: Sequence[LatentGraph], x: Tensor, out: Tensor, generator: torch.Generator | None
 ) -> Tensor:
     """The sum over the graphs of a network: 0-d."""
