@@ -395,6 +395,7 @@ def test_a_part_is_a_population_of_its_own() -> None:
     chosen = torch.randperm(N, generator=seeded())[:5].sort().values
     assert torch.equal(law.x_hat, points()[chosen])
     assert batch is not None
+    assert law.batch is not None
     assert torch.equal(law.batch, batch[chosen])
     assert Law.of(discrete(points())).part(N, None).some(None, None) is None  # nothing is drawn for all
 

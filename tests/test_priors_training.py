@@ -222,7 +222,7 @@ def test_processes_that_share_a_training_are_refused() -> None:
     for sharing in (Partition.of(N, team), Shards(team)):
         for wish in ({"priors": [TreeLike()]}, {"anneal": Anneal(1.0, 2.0, 3)}):
             with pytest.raises(InputError, match="whole graphs in one process, but several share this training"):
-                fit(network(), nodes(), steps=1, sharing=sharing, **wish)  # type: ignore[arg-type]
+                fit(network(), nodes(), steps=1, sharing=sharing, **wish)
 
 
 def test_networks_without_a_graph_are_refused() -> None:
