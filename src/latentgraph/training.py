@@ -24,6 +24,7 @@ from latentgraph.graph import LatentGraph
 from latentgraph.loss import Likelihood, SampleMeanBaseline, graph_loss
 from latentgraph.model import consensus
 from latentgraph.node_set import Batches, NodeSet
+from latentgraph.priors.prior import Prior, over_graphs
 from latentgraph.progress import progress
 from latentgraph.task import Task, classification, mean_probability_nll, regression
 from latentgraph.working import Alone, Labelled, Working
@@ -31,6 +32,7 @@ from latentgraph.working import Alone, Labelled, Working
 if TYPE_CHECKING:
     from latentgraph.distributed.partition import Partition
     from latentgraph.distributed.working import Shards
+    from latentgraph.priors.anneal import Anneal
 
 __all__ = [
     "Batches",
@@ -85,6 +87,8 @@ def fit(
     likelihood: Likelihood = "paper",
     auxiliary: nn.Module | None = None,
     auxiliary_weight: float = 1.0,
+    priors: Sequence[Prior] = (),
+    anneal: Anneal | None = None,
     samples: int = 1,
     steps: int = 500,
     lr: float = 1e-2,
@@ -119,6 +123,9 @@ def fit(
     graph_weight, likelihood : weight and kind of the graph loss, which is averaged over labelled nodes
     auxiliary, auxiliary_weight : a head on the embedding of the first graph module (`nn.Linear(d_hat, classes)`),
         whose task loss is added with this weight: f is taught directly, too. The head is trained along
+    priors : wishes about the graphs, `latentgraph.priors`: each is added with its weight, summed over the graph
+        modules, for the first of the sampled graphs of a step
+    anneal : a schedule of the temperatures, `latentgraph.priors.Anneal`
     samples : sampled graphs in one step; at least 2 for `SampleMeanBaseline`
     optimizer, scheduler : default Adam with `lr` and `weight_decay`, and no schedule
     eval_every, eval_samples : steps between validations, graphs in their consensus
@@ -151,6 +158,13 @@ def fit(
             f"{gradient!r} needs all rows of a population in one process, but several share them. Use `Attended` "
             "convolutions (gradient='softmax' of the estimators), or baseline=MovingAverageBaseline(...)."
         )
+    if sharing is not None and (priors or anneal is not None):
+        raise InputError(
+            "priors and anneal look at whole graphs in one process, but several share this training. Leave them out, "
+            "or start one process."
+        )
+    if anneal is not None:
+        anneal.hold(net)
     optimizer = optimizer or _adam(nn.ModuleList([net, auxiliary or nn.Identity()]), lr, weight_decay)
     side = None if auxiliary is None else (auxiliary, auxiliary_weight)
     generator = torch.Generator().manual_seed(seed)
@@ -164,6 +178,8 @@ def fit(
         "likelihood": likelihood,
         "gradient": None if gradient is None else repr(gradient),
         "auxiliary_weight": auxiliary_weight,
+        "priors": [repr(prior) for prior in priors] or None,
+        "anneal": None if anneal is None else repr(anneal),
         "eval_every": eval_every,
         "eval_samples": eval_samples,
         "patience": patience,
@@ -183,9 +199,13 @@ def fit(
         if checkpoint is not None and (kept := work.load(checkpoint)) is not None:
             standing.restore(kept, checkpoint.folder)
             history, best, stop = History(**kept["history"]), kept["best"], kept["stop"]
+        elif anneal is not None:
+            anneal.begin(net, partial(work.nodes, train, 1), generator)
         while len(history.rows) < steps and not stop:
             step = len(history.rows) + 1
             net.train()
+            if anneal is not None and step > 1:
+                anneal.advance(net, step)
             nodes = work.nodes(train, step, generator)
             with work.sampling(generator) as drawn:
                 values, graphs = _step(
@@ -197,6 +217,7 @@ def fit(
                     graph_weight,
                     likelihood,
                     side,
+                    priors,
                     samples,
                     optimizer,
                     drawn,
@@ -295,6 +316,7 @@ def _step(
     graph_weight: float,
     likelihood: Likelihood,
     side: tuple[nn.Module, float] | None,
+    priors: Sequence[Prior],
     samples: int,
     optimizer: torch.optim.Optimizer,
     generator: torch.Generator,
@@ -331,6 +353,11 @@ def _step(
         learned = torch.stack(graph_losses).mean()
         total = total + graph_weight * learned
         values |= {"graph_loss": float(work.total(learned.detach())), "reward": float(reward.mean())}
+    for prior in priors:
+        out, graphs = results[0]
+        wish = over_graphs(prior, graphs, nodes.x, out, generator)
+        total = total + prior.weight * wish
+        values[prior.name] = float(wish.detach())
     optimizer.zero_grad()
     total.backward()
     work.add_gradients(optimizer)
