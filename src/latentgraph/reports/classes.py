@@ -14,7 +14,9 @@ from latentgraph.reports.reading import AnyFrequencies, Array, Classes, codes, f
 
 @dataclass(frozen=True)
 class Homophily:
-    """Attributes
+    """How far a graph joins rows of the same class.
+
+    Attributes
     ----------
     edge : share of the edges that join rows of the same class
     chance : what it would be if every row kept its number of edges, and these led anywhere

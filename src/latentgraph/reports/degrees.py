@@ -11,7 +11,9 @@ from latentgraph.reports.reading import AnyFrequencies, frequencies
 
 @dataclass(frozen=True)
 class Degrees:
-    """Attributes
+    """How the edges are shared out.
+
+    Attributes
     ----------
     nodes, edges : how many there are; an edge that was sampled at least once counts as one
     neighbours : that a row has, the mean

@@ -13,7 +13,9 @@ from latentgraph.reports.reading import AnyFrequencies, Array, frequencies
 
 @dataclass(frozen=True)
 class Differences:
-    """Attributes
+    """How different the ends of an edge are.
+
+    Attributes
     ----------
     edge : mean absolute difference between the ends of an edge
     chance : what it would be if every row kept its number of edges, and these led anywhere

@@ -15,7 +15,9 @@ from latentgraph.reports.reading import AnyFrequencies, Array, frequencies
 
 @dataclass(frozen=True, eq=False)
 class Stability:
-    """Attributes
+    """How far graphs overlap.
+
+    Attributes
     ----------
     overlap : mean over all pairs of graphs: 1 for the same edges as often, 0 for no edge in common
     chance : the same, if each row chose as often, but anyone
