@@ -151,6 +151,15 @@ def _parser() -> ArgumentParser:
     explore.add_argument("--open", action="store_true", help="open the page in the browser")
     commands.add_subcommand("explore", explore, help="a page to look at the learned graph")
 
+    inspect = ArgumentParser(
+        description="Say what a learned graph says: whom it joins, who stands between classes, and whether other runs "
+        "have learned the same."
+    )
+    inspect.add_argument("runs", type=Path, nargs="+", help="folder that fit or demo wrote; more to compare with it")
+    inspect.add_argument("--bridges", type=int, default=10, help="rows between classes to name (default: 10)")
+    inspect.add_argument("--json", action="store_true", help="print all of it as JSON")
+    commands.add_subcommand("inspect", inspect, help="what the learned graph says")
+
     reproduce = ArgumentParser(description="Compute the paper's tables and print them beside the paper's numbers.")
     reproduce.add_argument("names", nargs="*", help="tables to compute; see --list")
     reproduce.add_argument("--list", action="store_true", help="name the tables")
@@ -270,7 +279,7 @@ def _fit(arguments: Namespace) -> int:
     out = shlex.quote(str(arguments.out))
     print(
         f"Trained on all {summary['rows']} rows. Written to {out}/; read {out}/card.md first.\n"
-        f"Next: latentgraph predict {out} NEW_TABLE"
+        f"Next: latentgraph predict {out} NEW_TABLE, or latentgraph inspect {out} for what the graph says"
     )
     return 0
 
@@ -361,6 +370,31 @@ def _explore(arguments: Namespace) -> int:
     return 0
 
 
+def _inspect(arguments: Namespace) -> int:
+    from latentgraph.runs import inspecting
+
+    found = inspecting.run(arguments.runs, arguments.bridges)
+    if arguments.json:
+        print(json.dumps(found, indent=2))
+        return 0
+    for sentence in inspecting.sentences(found):
+        print(f"- {sentence}")
+    rows = [
+        (
+            bridge["row"],
+            bridge["class"] if bridge["labelled"] else f"{bridge['class']} (predicted)",
+            bridge["other class"],
+            f"{bridge['crossing']:.1f}",
+            f"{100 * bridge['share']:.0f} %",
+        )
+        for bridge in found.get("bridges", [])
+    ]
+    if rows:
+        header = ("row", found["target"], "edges to", "expected edges to other classes", "of its edges")
+        _print_table("rows between classes", header, rows)
+    return 0
+
+
 def _reproduce(arguments: Namespace) -> int:
     if arguments.list or not arguments.names:
         rows = [(name, what) for name, (_, what) in CATALOGUE.items()]
@@ -424,6 +458,7 @@ _COMMANDS = {
     "explore": _explore,
     "export": _export,
     "fit": _fit,
+    "inspect": _inspect,
     "predict": _predict,
     "reproduce": _reproduce,
     "tune": _tune,

@@ -6,6 +6,7 @@ import hashlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from functools import partial
 from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
@@ -34,6 +35,7 @@ from latentgraph.graph import LatentGraph, edge_frequencies, on_graph
 from latentgraph.input_graph import InputGraph, as_edge_index
 from latentgraph.layers import DiscreteDGM
 from latentgraph.model import DGMNet, consensus
+from latentgraph.pretraining import METHODS, pretrain
 from latentgraph.sampling import nearest
 from latentgraph.training import History, NodeSet, Task, fit
 from latentgraph.working import current_team
@@ -61,6 +63,7 @@ class DGMEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         "embedding_dim": [Interval(Integral, 1, None, closed="left"), None],
         "geometry": [StrOptions(set(GEOMETRIES))],
         "gradient": [StrOptions(set(NAMES))],
+        "pretrain": [StrOptions({"none", *METHODS})],
         "dropout": [Interval(Real, 0, 1, closed="left")],
         "auxiliary": [Interval(Real, 0, None, closed="left")],
         "learning_rate": [Interval(Real, 0, None, closed="neither")],
@@ -86,6 +89,7 @@ class DGMEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         embedding_dim: int | None = None,
         geometry: Literal["euclidean", "hyperbolic", "sphere"] = "euclidean",
         gradient: str = "softmax",
+        pretrain: str = "none",
         dropout: float = 0.3,
         auxiliary: float = 1.0,
         learning_rate: float = 0.01,
@@ -107,6 +111,7 @@ class DGMEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         self.embedding_dim = embedding_dim
         self.geometry = geometry
         self.gradient = gradient
+        self.pretrain = pretrain
         self.dropout = dropout
         self.auxiliary = auxiliary
         self.learning_rate = learning_rate
@@ -143,6 +148,11 @@ class DGMEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             )
         self.k_ = int(min(self.k, len(x) - 1))
         self.edge_index_ = as_edge_index(graph, len(x))
+        if self.pretrain == "links" and self.edge_index_ is None:
+            raise InputError(
+                "pretrain='links' learns an input graph, but there is none. Pass edge_index=... to fit, or choose "
+                "'contrastive' or 'denoising'."
+            )
         partition = self._partition(x, y)
         self.forest_, self.opinion_ = self._forest(y, weight, outputs, partition)
         inputs = self._inputs(self.population_, self.opinion_).float()
@@ -165,6 +175,7 @@ class DGMEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         head.to(to)
         if self._dgm.gradient is not None and self._dgm.gradient.baseline is not None:
             self._dgm.gradient.baseline.to(to)  # no part of the network
+        self.pretraining_ = self._pretrained(inputs.to(to))
         self.history_: History = fit(
             self.net_,
             train,
@@ -186,6 +197,23 @@ class DGMEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         self.net_.to("cpu").double()
         self.n_iter_ = len(self.history_.rows)
         self._look_back(task, partition)
+
+    def _pretrained(self, inputs: Tensor) -> History | None:
+        """Train f on the inputs. Of several processes each does so, with all rows; the first one's weights count."""
+        if self.pretrain == "none":
+            return None
+        return pretrain(
+            self.net_,
+            inputs,
+            self.edge_index_,
+            method=self.pretrain,
+            steps=self.steps,
+            optimizer=partial(adamw, lr=self.learning_rate, weight_decay=0.0),
+            patience=self.patience,
+            seed=self.seed_,
+            show=self.verbose,
+            title="pre-training f",
+        )
 
     def _partition(self, x: Array, y: Tensor) -> Partition | None:
         """Inside `latentgraph.distributed.group.joined` the processes share the rows; each was given all of them."""

@@ -37,6 +37,8 @@ class DGMClassifier(ClassifierMixin, DGMEstimator):  # type: ignore[misc]
     gradient : how f learns from the task, although which edges are sampled has no gradient: "softmax",
         "straight_through", "implicit", "subsets", "reinforce", "plackett_luce", or "softmax+" and one of the last two;
         see `latentgraph.gradients`
+    pretrain : whether f is trained before, without labels and for as many steps: "contrastive", "denoising", or with an
+        input graph "links"; see `latentgraph.pretraining`
     dropout, weight_decay : regularisation; the decay is decoupled from the gradient (AdamW)
     auxiliary : weight of the loss of a linear classifier on the graph embedding
     learning_rate, steps, patience : of Adam; `patience` steps without a better validation score end it
@@ -60,6 +62,7 @@ class DGMClassifier(ClassifierMixin, DGMEstimator):  # type: ignore[misc]
     graph_ : sparse (n, n), how often each edge was sampled
     embedding_ : (n, embedding_dim) graph embedding of the rows of `fit`
     history_, n_iter_ : what happened in each step, and how many there were
+    pretraining_ : the same of the pre-training, or None
 
     Examples
     --------
@@ -84,6 +87,7 @@ class DGMClassifier(ClassifierMixin, DGMEstimator):  # type: ignore[misc]
         embedding_dim: int | None = None,
         geometry: Literal["euclidean", "hyperbolic", "sphere"] = "euclidean",
         gradient: str = "softmax",
+        pretrain: str = "none",
         dropout: float = 0.3,
         auxiliary: float = 1.0,
         learning_rate: float = 0.01,

@@ -35,6 +35,7 @@ def parts_of(model: Any) -> dict[str, Any]:
         parameters["random_state"] = None  # what it gave is kept as the seed
     if isinstance(parameters.get("class_weight"), Mapping):  # JSON has no numbers as keys
         parameters["class_weight"] = [[_plain(key), float(value)] for key, value in model.class_weight.items()]
+    before = model.pretraining_
     about = {
         "kind": type(model).__name__,
         "parameters": parameters,
@@ -44,6 +45,7 @@ def parts_of(model: Any) -> dict[str, Any]:
         "k": model.k_,
         "history": model.history_.rows,
         "best_step": model.history_.best_step,
+        "pretraining": before and {"rows": before.rows, "best_step": before.best_step},
         **model._about(),
     }
     return {"model.safetensors": tensors, "model.json": about}
@@ -76,6 +78,8 @@ def model_of(kind: type[Any], parts: Parts) -> Any:
     model.net_.load_state_dict({n[4:]: value for n, value in tensors.items() if n.startswith("net.")})
     model.history_ = History(about["history"], about["best_step"])
     model.n_iter_ = len(about["history"])
+    before = about.get("pretraining")  # older folders do not have it
+    model.pretraining_ = before and History(**before)
     entries = tensors["data"].numpy(), (tensors["row"].numpy(), tensors["col"].numpy())
     model.graph_ = sp.csr_array(entries, shape=(len(model.population_), len(model.population_)))
     dgm = model._dgm

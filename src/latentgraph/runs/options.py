@@ -18,6 +18,7 @@ OPTIONS = [
     Option("embedding_dim", None, "dimensions of the graph embedding; default 16, in large tables 4", int | None),
     Option("geometry", "euclidean", "space of the embedding: euclidean, hyperbolic or sphere"),
     Option("gradient", "softmax", "how the graph learns: softmax, straight_through, implicit, subsets, reinforce, ..."),
+    Option("pretrain", "none", "train the embedding before, without labels: none, contrastive or denoising"),
     Option("dropout", 0.3, "share of the units left out in each step"),
     Option("auxiliary", 1.0, "weight of a linear model on the graph embedding"),
     Option("learning_rate", 0.01, "of Adam"),

@@ -54,6 +54,11 @@ class Plan:
             DGMClassifier(**self.options, random_state=self.seed)._validate_params()
         except InvalidParameterError as error:
             raise InputError(str(error)) from None
+        if self.options.get("pretrain") == "links":
+            raise InputError(
+                "pretrain=links learns an input graph, and a table has none. Choose contrastive or denoising, or use "
+                "DGMClassifier in Python, whose fit takes edge_index."
+            )
         usable_device(self.options.get("device", "cpu"))
 
     def say(self, line: str) -> None:
