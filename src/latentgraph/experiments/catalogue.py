@@ -18,6 +18,10 @@ CATALOGUE = {
     "citation-g": ("citation", "the same: the convolution, with and without a learned graph"),
     "citation-methods": ("citation", "the same: all methods beside each other, the paper's split, carefully trained"),
     "citation-public": ("citation", "not of the paper: all methods on the usual split with 20 labels a class"),
+    "citation-random": (
+        "random_splits",
+        "not of the paper: ten random splits, a learned graph against others in pairs",
+    ),
     "tadpole-architectures": ("tadpole", "diagnosis of 564 patients: the paper's choices of f and g"),
     "tadpole": ("tadpole", "the same: all methods of the paper, and simple ones; also without the score-like columns"),
     "tadpole-inductive": ("tadpole", "the same, when the patients to be diagnosed are not there in training"),
