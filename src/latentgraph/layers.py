@@ -17,10 +17,9 @@ from latentgraph.sampling import gumbel_top_k, nearest
 from latentgraph.sampling.small_graphs import with_small_graphs
 
 if TYPE_CHECKING:
-    from latentgraph.gradients import Gradient
-
-if TYPE_CHECKING:
+    from latentgraph.degrees import Degrees
     from latentgraph.distributed.partition import Partition
+    from latentgraph.gradients import Gradient
 
 
 class _DGM(nn.Module):
@@ -70,6 +69,8 @@ class DiscreteDGM(_DGM):
     noise : False takes the k nearest neighbours instead of sampling, which with f = id is DGCNN's graph
     gradient : how f learns from the task, one of `latentgraph.gradients`: it gives weights to the edges, or a loss to
         `training.fit`. None: no weights, and `fit` says which loss
+    degrees : which of the k a node keeps, one of `latentgraph.degrees`: nodes then have different numbers of
+        neighbours, at most k. None: all k
     fill : what to do with graphs of k nodes or fewer, which are common where every sample is a graph of its own. False
         is an error; True gives each of their nodes all others, and itself in the places that are left
 
@@ -92,16 +93,20 @@ class DiscreteDGM(_DGM):
         backend: str = "auto",
         noise: bool = True,
         gradient: Gradient | None = None,
+        degrees: Degrees | None = None,
         fill: bool = False,
     ) -> None:
         super().__init__(embed, geometry, temperature)
         if fill and loop:
             raise InputError("fill=True puts a node itself where others are missing, loop=True anywhere: choose one.")
+        if fill and degrees is not None:
+            raise InputError("fill=True gives nodes of small graphs all others, degrees takes some away: choose one.")
         self.k = k
         self.loop = loop
         self.backend = backend
         self.noise = noise
         self.gradient = gradient
+        self.degrees = degrees
         self.fill = fill
 
     def forward(
@@ -158,6 +163,8 @@ class DiscreteDGM(_DGM):
             loop=self.loop,
             sampled=self.noise,
         )
+        if self.degrees is not None:
+            graph = self.degrees(graph, guests=guests, keys=keys, generator=generator)
         if self.gradient is None or not self.noise:
             return graph
         return self.gradient.weigh(graph, guests=guests, keys=keys, generator=generator)
@@ -166,6 +173,8 @@ class DiscreteDGM(_DGM):
         """The neighbours of this process's rows, among all rows."""
         from latentgraph.distributed.graph import part_of_graph
 
+        if self.degrees is not None:
+            raise InputError("where processes share the rows, every node has k neighbours: leave out degrees.")
         everyone = partition.gather(x_hat)
         if self.noise:
             self._calibrate(everyone.detach(), None)

@@ -75,10 +75,11 @@ def graph_loss(
                 loop=graph.loop,
                 batch=graph.batch,
                 first_row=graph.first_row,
+                kept=graph.kept,
             )
         else:
             of_edges = graph.log_p if likelihood == "paper" else graph.log_p.exp()
-            likely = of_edges.view(graph.num_nodes, -1).sum(1)
+            likely = graph.per_node(of_edges).sum(1)
         total = total + (delta * likely).sum()
     return total / len(delta) if reduction == "mean" else total
 

@@ -74,6 +74,7 @@ def plackett_luce(
     loop: bool = False,
     batch: Tensor | None = None,
     first_row: int = 0,
+    kept: Tensor | None = None,
 ) -> Tensor:
     r"""Exact log-likelihood of the ordered neighbours of each node under Gumbel-top-k sampling.
 
@@ -88,6 +89,8 @@ def plackett_luce(
     neighbors : (n, k) as `gumbel_top_k` returns them, in order of arrival
     loop, batch : as they were for the sample; they decide which candidates j there were
     first_row : where `neighbors` are those of some nodes only: the number of the first of them, whom the others follow
+    kept : (n, k) bool, where node i has only its first k_i neighbours: the likelihood of these. The later ones are as
+        good as never drawn
 
     Returns
     -------
@@ -111,10 +114,11 @@ def plackett_luce(
         # The mass never chosen, then the chosen ones added from the last to the first: every normaliser is a sum of
         # what it contains, and nothing is subtracted that could cancel.
         log_mass = _masked_logsumexp(log_w, gone)
-        total = log_chosen.sum(1)
+        total = torch.zeros_like(log_mass)
         for r in reversed(range(chosen.shape[1])):
             log_mass = torch.logaddexp(log_mass, log_chosen[:, r])
-            total = total - log_mass
+            step = log_chosen[:, r] - log_mass
+            total = total + (step if kept is None else step * kept[block.rows, r])
         return total.masked_fill(~drawn[block.rows], 0.0)
 
     some = len(neighbors) != len(x_hat)

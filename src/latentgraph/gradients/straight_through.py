@@ -43,8 +43,8 @@ class StraightThrough(Gradient):
         assert graph.log_p is not None
         if not graph.log_p.requires_grad:
             return graph  # weights of 1 without a gradient
-        soft = sampled_softmax(graph) if self.of == "softmax" else graph.log_p.view_as(graph.neighbors).exp()
-        return replace(graph, weights=as_one(soft))
+        soft = sampled_softmax(graph) if self.of == "softmax" else graph.per_node(graph.log_p.exp())
+        return replace(graph, weights=as_one(soft, 1.0 if graph.kept is None else graph.kept.to(soft.dtype)))
 
 
 def as_one(soft: Tensor, hard: float | Tensor = 1.0) -> Tensor:
