@@ -11,10 +11,10 @@ from itertools import permutations
 import numpy as np
 import pytest
 import torch
-from scipy import stats
 from torch import Tensor, nn
 from torch_geometric.nn import SAGEConv
 
+from chances import p_value
 from latentgraph import DGMNet, DiscreteDGM, InputError, LatentGraph, edge_frequencies, graph_loss
 from latentgraph.attended import Attended, SkipDiffusion
 from latentgraph.degrees import Degrees, GivenDegrees, RandomDegrees
@@ -47,20 +47,6 @@ def sampled(degrees: Degrees | None = None, *, loop: bool = False) -> LatentGrap
     dgm = DiscreteDGM(nn.Identity(), K, temperature=1.0, loop=loop, degrees=degrees)
     graph: LatentGraph = dgm(points().requires_grad_(), generator=seeded(1))
     return graph
-
-
-def chi_square(found: Counter[tuple[int, ...]], law: dict[tuple[int, ...], float]) -> float:
-    """The p-value of counts under a law; outcomes that are rare are counted together."""
-    total = sum(found.values())
-    assert sum(law.values()) == pytest.approx(1.0)
-    assert not set(found) - {outcome for outcome, chance in law.items() if chance > 0}, "an impossible outcome"
-    often = [outcome for outcome, chance in law.items() if chance * total >= 10]
-    counts = np.array([found[o] for o in often] + [total - sum(found[o] for o in often)])
-    expected = np.array([law[o] for o in often] + [1 - sum(law[o] for o in often)]) * total
-    enough = expected > 1e-6 * total
-    return float(
-        stats.chisquare(counts[enough], expected[enough] * counts[enough].sum() / expected[enough].sum()).pvalue
-    )
 
 
 def draws(x: Tensor, k: int, degrees: Degrees, copies: int, *, temperature: float = 1.0) -> tuple[Tensor, Tensor]:
@@ -98,7 +84,7 @@ def test_law_of_random_degrees(small_blocks: None) -> None:
                 law[order] = chance
         rows = zip(neighbors[:, i], kept[:, i], strict=True)
         found = Counter(tuple(row[there].tolist()) for row, there in rows)
-        assert chi_square(found, law) > 1e-3
+        assert p_value(found, law) > 1e-3
 
 
 def test_a_power_law_has_its_mean_and_its_form() -> None:

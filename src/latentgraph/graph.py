@@ -50,6 +50,7 @@ class LatentGraph:
         gradient [discrete]
     kept : (n, k) which of the `neighbors` there are edges to, where nodes have different numbers of them
         (`latentgraph.degrees`); None: all. `edge_index` and `log_p` have these edges only [discrete]
+    cutoff : 0-d, the T below which log p plus noise was not kept, differentiable; None: there was none [discrete]
     """
 
     x_hat: Tensor
@@ -64,6 +65,7 @@ class LatentGraph:
     weights: Tensor | None = None
     candidates: Tensor | None = None
     kept: Tensor | None = None
+    cutoff: Tensor | None = None
 
     def __repr__(self) -> str:
         at_most = "=" if self.kept is None else "<="

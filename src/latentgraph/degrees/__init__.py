@@ -5,5 +5,6 @@ One idea in each file, all with the interface of `Degrees`. Give one to `Discret
 
 from latentgraph.degrees.degrees import Degrees
 from latentgraph.degrees.imposed import GivenDegrees, RandomDegrees
+from latentgraph.degrees.threshold import Threshold
 
-__all__ = ["Degrees", "GivenDegrees", "RandomDegrees"]
+__all__ = ["Degrees", "GivenDegrees", "RandomDegrees", "Threshold"]
