@@ -51,6 +51,7 @@ class LatentGraph:
     kept : (n, k) which of the `neighbors` there are edges to, where nodes have different numbers of them
         (`latentgraph.degrees`); None: all. `edge_index` and `log_p` have these edges only [discrete]
     cutoff : 0-d, the T below which log p plus noise was not kept, differentiable; None: there was none [discrete]
+    given : the input graph of the network that has learned this one, for `latentgraph.both_graphs`; None: none
     """
 
     x_hat: Tensor
@@ -66,6 +67,7 @@ class LatentGraph:
     candidates: Tensor | None = None
     kept: Tensor | None = None
     cutoff: Tensor | None = None
+    given: AnyGraph | None = None
 
     def __repr__(self) -> str:
         at_most = "=" if self.kept is None else "<="
