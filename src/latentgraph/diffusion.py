@@ -51,7 +51,8 @@ def adjacency_product(graph: LatentGraph, x: Tensor, *, dense: bool | None = Non
     def rows_of(block: Block, x_hat: Tensor, t: Tensor, threshold: Tensor, x: Tensor) -> Tensor:
         return adjacency_block(block, x_hat, t, threshold, geometry, batch) @ x[block.columns]
 
-    return recomputed(rows_of, all_rows(batch, len(x)), graph.x_hat, graph.temperature, _threshold(graph), x)
+    inputs = graph.x_hat, graph.temperature, _threshold(graph), x
+    return recomputed(rows_of, all_rows(batch, len(x)), *inputs, parameters=geometry.learned())
 
 
 def row_normalised(graph: LatentGraph, x: Tensor, *, dense: bool | None = None) -> Tensor:
@@ -176,7 +177,8 @@ def _attention(graph: LatentGraph, h: Tensor, u: Tensor, v: Tensor, slope: float
         attention = (log_weight[..., None] + score).softmax(1)
         return torch.einsum("ijh,jhc->ihc", attention, h[block.columns])
 
-    return recomputed(rows_of, all_rows(batch, len(h), _pairs(2 * h.shape[1])), x_hat, t, threshold, h, u, v)
+    walk = all_rows(batch, len(h), _pairs(2 * h.shape[1]))
+    return recomputed(rows_of, walk, x_hat, t, threshold, h, u, v, parameters=geometry.learned())
 
 
 class EdgeConv(nn.Module):
@@ -268,7 +270,7 @@ class EdgeConv(nn.Module):
             graph.temperature,
             _threshold(graph),
             x,
-            parameters=self.message.parameters(),
+            parameters=[*self.message.parameters(), *geometry.learned()],
         )
 
     def _all_messages(self, x_i: Tensor, x_j: Tensor) -> Tensor:

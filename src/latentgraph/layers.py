@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from latentgraph.blocks import graph_sizes
+from latentgraph.curvature import LearnedCurvature
 from latentgraph.errors import InputError
 from latentgraph.geometry import Euclidean, Geometry
 from latentgraph.graph import AnyGraph, LatentGraph, neighbors_to_edges, on_graph
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
 class _DGM(nn.Module):
     """What both kinds share: the embedding f, its geometry, and the temperature t = exp(log_temperature)."""
 
-    def __init__(self, embed: nn.Module, geometry: Geometry | None, temperature: float | None) -> None:
+    def __init__(
+        self, embed: nn.Module, geometry: Geometry | LearnedCurvature | None, temperature: float | None
+    ) -> None:
         super().__init__()
         if temperature is not None and not (math.isfinite(temperature) and temperature > 0):
             raise InputError(
@@ -33,10 +36,15 @@ class _DGM(nn.Module):
                 "Leave it out to have it set from the data at the first call."
             )
         self.embed = embed
-        self.geometry = geometry or Euclidean()
+        self.space = geometry or Euclidean()
         self.log_temperature = nn.Parameter(torch.tensor(math.log(temperature or 1.0)))
         self.calibrated: Tensor
         self.register_buffer("calibrated", torch.tensor(temperature is not None))
+
+    @property
+    def geometry(self) -> Geometry:
+        """Where f's output lives; with the curvature of the moment, if it is learned."""
+        return self.space() if isinstance(self.space, LearnedCurvature) else self.space
 
     @property
     def temperature(self) -> Tensor:
@@ -61,7 +69,7 @@ class DiscreteDGM(_DGM):
     embed : f, any module: node-wise (an MLP, `nn.Identity()`) or on the input graph (any PyG convolution, or
         `latentgraph.stacks.gcn`)
     k : neighbours for each node
-    geometry : where f's output lives, default `Euclidean()`
+    geometry : where f's output lives, default `Euclidean()`; `LearnedCurvature(...)` for one whose curvature is learned
     temperature : initial t. None sets it at the first call, such that a node typically hesitates between
         about 3 k candidates
     loop : whether a node may choose itself, as in the paper's algorithm: it mostly will, for p_ii = 1 is the largest
@@ -87,7 +95,7 @@ class DiscreteDGM(_DGM):
         embed: nn.Module,
         k: int = 5,
         *,
-        geometry: Geometry | None = None,
+        geometry: Geometry | LearnedCurvature | None = None,
         temperature: float | None = None,
         loop: bool = False,
         backend: str = "auto",
@@ -210,7 +218,7 @@ class DiscreteDGM(_DGM):
             self.calibrated.fill_(True)
 
     def extra_repr(self) -> str:
-        return f"k={self.k}, geometry={self.geometry}, loop={self.loop}, noise={self.noise}"
+        return f"k={self.k}, geometry={self.geometry.detached()}, loop={self.loop}, noise={self.noise}"
 
 
 class ContinuousDGM(_DGM):
@@ -237,7 +245,7 @@ class ContinuousDGM(_DGM):
         self,
         embed: nn.Module,
         *,
-        geometry: Geometry | None = None,
+        geometry: Geometry | LearnedCurvature | None = None,
         temperature: float | None = None,
         threshold: float | None = None,
     ) -> None:
@@ -279,7 +287,7 @@ class ContinuousDGM(_DGM):
             self.threshold_calibrated.fill_(True)
 
     def extra_repr(self) -> str:
-        return f"geometry={self.geometry}"
+        return f"geometry={self.geometry.detached()}"
 
 
 _SAMPLE_COLUMNS = 1 << 15

@@ -158,7 +158,7 @@ def log_rest(
 
     some = len(neighbors) != len(x_hat)
     walk = row_blocks([len(neighbors)], [num_candidates]) if some else all_rows(batch, len(x_hat))
-    return recomputed(rows_of, walk, x_hat, temperature)
+    return recomputed(rows_of, walk, x_hat, temperature, parameters=geometry.learned())
 
 
 def _masked_logsumexp(values: Tensor, gone: Tensor) -> Tensor:
