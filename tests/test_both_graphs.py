@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -29,7 +30,8 @@ def features() -> Tensor:
     return torch.randn(N, 4, generator=seeded())
 
 
-def net_with(diffusion: nn.Module, dgm: nn.Module | None = None) -> DGMNet:
+def net_with(diffusion: nn.Module, dgm: nn.Module | None = None) -> Any:
+    """A network of one layer; Any, for its modules have attributes of their own."""
     return DGMNet([(dgm or DiscreteDGM(nn.Linear(4, 2), k=3), diffusion)])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -194,7 +195,7 @@ def test_a_tree_has_no_bounds_for_other_spheres() -> None:
 
 @pytest.mark.parametrize("continuous", [False, True])
 def test_training_moves_the_curvature_and_keeps_it(continuous: bool) -> None:
-    def make() -> DGMNet:
+    def make() -> Any:
         torch.manual_seed(0)
         space = LearnedCurvature(Product([(Euclidean(), 2), (PoincareBall(0.5), 2), (Sphere(), 2)]))
         f = nn.Linear(4, 6)

@@ -114,8 +114,8 @@ class DGMNet(nn.Module):
                     seen = torch.cat([seen, graphs[-1].x_hat], dim=1)
                 learned = dgm(seen, graph, batch, generator=generator, **joining)
                 # For convolutions that look at both graphs (`latentgraph.both_graphs`).
-                graph = learned if edge_index is None else replace(learned, given=edge_index)
-                graphs.append(graph)
+                graphs.append(learned if edge_index is None else replace(learned, given=edge_index))
+                graph = graphs[-1]
             x = on_graph(diffusion, x, graph)
             features.append(x)
         return self.head(torch.cat(features, dim=1) if self.jump else x), graphs
