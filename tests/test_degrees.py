@@ -95,7 +95,7 @@ def test_a_power_law_has_its_mean_and_its_form() -> None:
     assert chance[0] == 0
     slopes = np.diff(np.log(chance[1:])) / np.diff(np.log(np.arange(1, 21)))
     assert slopes == pytest.approx(slopes[0])
-    dgm = DiscreteDGM(nn.Identity(), 20, degrees=law)
+    dgm = DiscreteDGM(nn.Identity(), 20, degrees=law).float()  # a network may be cast after it was made
     found = dgm(points(2000), generator=seeded()).degrees.double()
     assert float(found.mean()) == pytest.approx(3.0, abs=0.3)  # three standard errors
     assert int(found.max()) > 10

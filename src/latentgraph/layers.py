@@ -213,7 +213,7 @@ class DiscreteDGM(_DGM):
     @torch.no_grad()
     def _calibrate(self, x_hat: Tensor, batch: Tensor | None) -> None:
         if not self.calibrated:
-            sq_dist, share = _sampled_distances(x_hat, self.geometry, batch)
+            sq_dist, share = sampled_distances(x_hat, self.geometry, batch)
             self.log_temperature.fill_(math.log(_temperature_for(sq_dist, perplexity=3 * self.k * share)))
             self.calibrated.fill_(True)
 
@@ -277,7 +277,7 @@ class ContinuousDGM(_DGM):
     def _calibrate(self, x_hat: Tensor, batch: Tensor | None) -> None:
         if self.calibrated and self.threshold_calibrated:
             return
-        sq_dist, share = _sampled_distances(x_hat, self.geometry, batch)
+        sq_dist, share = sampled_distances(x_hat, self.geometry, batch)
         if not self.calibrated:
             self.log_temperature.fill_(math.log(_temperature_for(sq_dist, perplexity=3 * self.NEIGHBORS * share)))
             self.calibrated.fill_(True)
@@ -294,7 +294,7 @@ _SAMPLE_COLUMNS = 1 << 15
 _SAMPLE_PAIRS = 1 << 19
 
 
-def _sampled_distances(x_hat: Tensor, geometry: Geometry, batch: Tensor | None) -> tuple[Tensor, float]:
+def sampled_distances(x_hat: Tensor, geometry: Geometry, batch: Tensor | None) -> tuple[Tensor, float]:
     """Squared distances (rows, columns) from some nodes of the largest graph to its others, never to themselves.
 
     Also the share of the graph's nodes that the columns are: 1 up to 32,768 nodes.

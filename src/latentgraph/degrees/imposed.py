@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from latentgraph.degrees.degrees import Degrees, exponential_of_rows, first_arrivals
+from latentgraph.degrees.degrees import Degrees, first_arrivals
 from latentgraph.errors import InputError
+from latentgraph.gradients.candidates import exponential
 from latentgraph.graph import LatentGraph
 
 
@@ -115,10 +116,11 @@ class RandomDegrees(Degrees):
     ) -> LatentGraph:
         most = len(self.chances) - 1
         _check_most(most, graph)
-        noise = exponential_of_rows(graph.num_nodes, 1, guests=guests, keys=keys, generator=generator)
+        one_each = torch.zeros(graph.num_nodes, 1, dtype=torch.long, device=graph.x_hat.device)
+        noise = exponential(one_each, guests=guests, keys=keys, generator=generator)
         uniform = -(-noise[:, 0]).expm1()
-        drawn = torch.searchsorted(self.chances.cumsum(0).cpu(), uniform, right=True).clamp_max(most)
-        return first_arrivals(graph, drawn.to(graph.x_hat.device))
+        drawn = torch.searchsorted(self.chances.double().cumsum(0), uniform, right=True).clamp_max(most)
+        return first_arrivals(graph, drawn)
 
     def extra_repr(self) -> str:
         return f"mean={self.mean:.3g}, most={len(self.chances) - 1}"

@@ -8,8 +8,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from latentgraph.degrees.degrees import Degrees, exponential_of_rows
+from latentgraph.degrees.degrees import Degrees
 from latentgraph.errors import InputError
+from latentgraph.gradients.candidates import exponential
 from latentgraph.gradients.implicit import perturbed
 from latentgraph.graph import LatentGraph
 from latentgraph.probability import log_rest
@@ -63,8 +64,9 @@ class Threshold(Degrees):
         self._calibrate(graph, guests)
         log_p = graph.log_p.detach().view(graph.neighbors.shape).double()
         if graph.sampled:
-            rows, k = graph.neighbors.shape
-            noise = exponential_of_rows(rows, k + 1, guests=guests, keys=keys, generator=generator).to(log_p)
+            n, k = graph.neighbors.shape
+            places = torch.arange(k + 1, device=log_p.device).expand(n, -1)
+            noise = exponential(places, guests=guests, keys=keys, generator=generator)
             # All others count as one candidate more, who has not arrived yet.
             rates = torch.cat([log_p, _rest(graph, guests).double()[:, None]], dim=1)
             log_p = perturbed(rates, k, noise)[:, :k]
@@ -74,11 +76,11 @@ class Threshold(Degrees):
     def _calibrate(self, graph: LatentGraph, guests: int) -> None:
         if self.calibrated:
             return
-        from latentgraph.layers import _sampled_distances
+        from latentgraph.layers import sampled_distances
 
         assert graph.neighbors is not None
         residents = graph.x_hat[: graph.num_nodes - guests]
-        sq_dist, share = _sampled_distances(residents, graph.geometry, graph.batch)
+        sq_dist, share = sampled_distances(residents, graph.geometry, graph.batch)
         wanted = graph.neighbors.shape[1] / 2 if self.mean is None else self.mean
         self.value.fill_(_threshold_for(-graph.temperature.double() * sq_dist, wanted * share))
         self.calibrated.fill_(True)
