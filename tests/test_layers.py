@@ -347,7 +347,7 @@ def test_calibration_of_many_nodes_from_some_of_them(monkeypatch: pytest.MonkeyP
 def test_calibration_of_more_nodes_than_single_precision_counts() -> None:
     """Broken: the last sampled node of 2^24 + 4 is rounded up, past the end."""
     n = 2**24 + 4
-    sq_dist, share = layers._sampled_distances(torch.zeros(1, 1).expand(n, 1), Euclidean(), None)
+    sq_dist, share = layers.sampled_distances(torch.zeros(1, 1).expand(n, 1), Euclidean(), None)
     assert share == layers._SAMPLE_COLUMNS / n
     assert sq_dist.shape == (16, layers._SAMPLE_COLUMNS - 1)
 

@@ -2,12 +2,15 @@ r"""Convolutions with a skip connection, on whose edges the gradient goes from t
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor, nn
 
 from latentgraph.diffusion import Diffusion, Graph
 from latentgraph.errors import InputError
 from latentgraph.gather import weighted_sum_over_neighbors
+from latentgraph.gradients.softmax import sampled_softmax
 from latentgraph.graph import LatentGraph, Part
 from latentgraph.sparse_linear import SparseLinear
 
@@ -52,6 +55,8 @@ class Attended(SkipDiffusion):
             return self.diffuse(h, graph)
         if graph.neighbors is None or graph.log_p is None:
             raise InputError("Attended weighs sampled edges, but a continuous graph has none. Use GCN or GAT.")
+        if graph.kept is not None:
+            return self.diffuse(h, replace(graph, weights=sampled_softmax(graph)))
         k = graph.neighbors.shape[1]
         q = graph.log_p.view(-1, k).softmax(1).to(h.dtype)
         mean = weighted_sum_over_neighbors(graph.places, q, graph.sources(h), graph.backwards)

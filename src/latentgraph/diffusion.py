@@ -8,7 +8,7 @@ each block (`blocks.recomputed`).
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, TypeGuard
 
 import torch
 from torch import Tensor, nn
@@ -27,7 +27,7 @@ from latentgraph.largest import largest
 from latentgraph.messages import flat_message_sum, strongest
 from latentgraph.probability import adjacency_block, edge_log_p
 from latentgraph.sparse import LastSeen, Structure, sparse_product, structure_of
-from latentgraph.weighted import weighted_aggregate, weighted_attention, weighted_diffusion, weighted_sum
+from latentgraph.weighted import weighted_aggregate, weighted_attention, weighted_diffusion, weighted_mean
 
 Graph = AnyGraph
 Aggregation = Literal["sum", "mean", "max"]
@@ -51,7 +51,8 @@ def adjacency_product(graph: LatentGraph, x: Tensor, *, dense: bool | None = Non
     def rows_of(block: Block, x_hat: Tensor, t: Tensor, threshold: Tensor, x: Tensor) -> Tensor:
         return adjacency_block(block, x_hat, t, threshold, geometry, batch) @ x[block.columns]
 
-    return recomputed(rows_of, all_rows(batch, len(x)), graph.x_hat, graph.temperature, _threshold(graph), x)
+    inputs = graph.x_hat, graph.temperature, _threshold(graph), x
+    return recomputed(rows_of, all_rows(batch, len(x)), *inputs, parameters=geometry.learned())
 
 
 def row_normalised(graph: LatentGraph, x: Tensor, *, dense: bool | None = None) -> Tensor:
@@ -79,10 +80,10 @@ class Diffusion(nn.Module):
     def forward(self, x: Tensor, graph: Graph) -> Tensor:
         if isinstance(graph, LatentGraph) and graph.weights is not None:
             return weighted_diffusion(graph, x)
-        if isinstance(graph, LatentGraph) and graph.neighbors is not None and not graph.loop:
+        if _all_have_k(graph) and not graph.loop:
             # k neighbours and itself: all degrees are k + 1, and the normalised sum is a plain mean.
             total = x + sum_over_neighbors(graph.places, graph.sources(x), graph.backwards)
-            return total / (graph.neighbors.shape[1] + 1)
+            return total / (graph.places.shape[1] + 1)
         wide = torch.promote_types(x.dtype, torch.float32)
         if is_part(graph):
             return sparse_product(*graph.normalised(wide), graph.sources(x))
@@ -125,10 +126,10 @@ class RowNormalised(nn.Module):
 
     def forward(self, x: Tensor, graph: Graph) -> Tensor:
         h = self.linear(x)
-        if isinstance(graph, LatentGraph) and graph.neighbors is not None:
-            if graph.weights is not None:
-                return weighted_sum(graph, h) / graph.neighbors.shape[1]
-            return sum_over_neighbors(graph.places, graph.sources(h), graph.backwards) / graph.neighbors.shape[1]
+        if isinstance(graph, LatentGraph) and graph.weights is not None:
+            return weighted_mean(graph, h)
+        if _all_have_k(graph):
+            return sum_over_neighbors(graph.places, graph.sources(h), graph.backwards) / graph.places.shape[1]
         edge_index = _edges(graph)
         if edge_index is None:
             return row_normalised(_latent(graph), h)
@@ -176,7 +177,8 @@ def _attention(graph: LatentGraph, h: Tensor, u: Tensor, v: Tensor, slope: float
         attention = (log_weight[..., None] + score).softmax(1)
         return torch.einsum("ijh,jhc->ihc", attention, h[block.columns])
 
-    return recomputed(rows_of, all_rows(batch, len(h), _pairs(2 * h.shape[1])), x_hat, t, threshold, h, u, v)
+    walk = all_rows(batch, len(h), _pairs(2 * h.shape[1]))
+    return recomputed(rows_of, walk, x_hat, t, threshold, h, u, v, parameters=geometry.learned())
 
 
 class EdgeConv(nn.Module):
@@ -209,7 +211,7 @@ class EdgeConv(nn.Module):
         return self.conv.nn
 
     def forward(self, x: Tensor, graph: Graph) -> Tensor:
-        if isinstance(graph, LatentGraph) and graph.neighbors is not None:
+        if _all_have_k(graph) or (isinstance(graph, LatentGraph) and graph.weights is not None):
             return self._over_neighbors(x, graph)
         edge_index = _edges(graph)
         if edge_index is not None:
@@ -227,7 +229,7 @@ class EdgeConv(nn.Module):
         return self._of_any_message(latent, x)
 
     def _over_neighbors(self, x: Tensor, graph: LatentGraph) -> Tensor:
-        """On a sampled graph: all have k neighbours, so their messages are a cube (n, k, out)."""
+        """On a sampled graph: all have k neighbours (of some weight), so their messages are a cube (n, k, out)."""
         places = graph.weighed
 
         def theirs(h: Tensor) -> Tensor:
@@ -268,7 +270,7 @@ class EdgeConv(nn.Module):
             graph.temperature,
             _threshold(graph),
             x,
-            parameters=self.message.parameters(),
+            parameters=[*self.message.parameters(), *geometry.learned()],
         )
 
     def _all_messages(self, x_i: Tensor, x_j: Tensor) -> Tensor:
@@ -323,6 +325,14 @@ def _largest_message(graph: LatentGraph, p: Tensor, q: Tensor) -> Tensor:
 def _edges(graph: Graph) -> Tensor | None:
     """Edges from rows of `_sources` to rows of x; None for a continuous graph."""
     return graph if isinstance(graph, Tensor) else graph.local_edges
+
+
+def _all_have_k(graph: Graph) -> TypeGuard[LatentGraph]:
+    """Whether it is a sampled graph in which every node has k neighbours, so that rows are gathered, not scattered.
+
+    One of unequal degrees is taken for its edge list, unless it has weights: these are zero where there is no edge.
+    """
+    return isinstance(graph, LatentGraph) and graph.neighbors is not None and graph.kept is None
 
 
 def _sources(graph: Graph, h: Tensor) -> Tensor:

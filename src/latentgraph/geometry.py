@@ -35,6 +35,14 @@ class Geometry(ABC):
     def sq_cdist(self, x: Tensor, y: Tensor) -> Tensor:
         """Squared distance between all pairs of points (n, d) and (m, d): (n, m)."""
 
+    def learned(self) -> list[Tensor]:
+        """The numbers of the space that may have a gradient (`latentgraph.curvature`)."""
+        return []
+
+    def detached(self) -> Geometry:
+        """The same space with plain numbers, for samplers."""
+        return self
+
 
 @dataclass(frozen=True)
 class Euclidean(Geometry):
@@ -53,7 +61,7 @@ class Euclidean(Geometry):
 
 @dataclass(frozen=True)
 class PoincareBall(Geometry):
-    r"""Hyperbolic space of constant negative curvature, as the open ball of radius 1 / sqrt(curvature).
+    r"""Hyperbolic space of constant negative curvature -c, as the open ball of radius 1 / sqrt(c), c = `curvature`.
 
     .. math:: d(x, y) = \frac{1}{\sqrt{c}} \cosh^{-1}\left(1 + 2 \frac{c |x - y|^2}{(1 - c|x|^2)(1 - c|y|^2)}\right)
 
@@ -66,7 +74,7 @@ class PoincareBall(Geometry):
     tensor([0.5000, 1.0000], dtype=torch.float64)
     """
 
-    curvature: float = 1.0
+    curvature: float | Tensor = 1.0  # a tensor is 0-d, and may have a gradient: `latentgraph.curvature`
 
     def __post_init__(self) -> None:
         if not 0 < self.curvature < float("inf"):
@@ -74,6 +82,12 @@ class PoincareBall(Geometry):
                 f"curvature={self.curvature!r} but the Poincare ball needs a positive number c (its curvature is -c). "
                 "Pass a value such as 1.0, or use Euclidean() for a flat space."
             )
+
+    def learned(self) -> list[Tensor]:
+        return [self.curvature] if isinstance(self.curvature, Tensor) else []
+
+    def detached(self) -> PoincareBall:
+        return PoincareBall(_plain(self.curvature))
 
     def project(self, x: Tensor) -> Tensor:
         scale, norm = _safe_norm(x)
@@ -100,13 +114,29 @@ class PoincareBall(Geometry):
 
 @dataclass(frozen=True)
 class Sphere(Geometry):
-    """The unit sphere with the great-circle distance, dist(x, y) = the angle between x and y.
+    """The sphere of radius 1 / sqrt(curvature), dist(x, y) = the angle between x and y times the radius.
 
-    Vectors are divided by their norm; the zero vector, which has no direction, becomes the first axis.
+    Points are given by their directions, as unit vectors for every radius. Vectors are divided by their norm; the zero
+    vector, which has no direction, becomes the first axis.
 
     >>> Sphere().sq_dist(torch.tensor([1., 0.]), torch.tensor([-1., 0.])).sqrt()
     tensor(3.1416)
     """
+
+    curvature: float | Tensor = 1.0  # a tensor is 0-d, and may have a gradient: `latentgraph.curvature`
+
+    def __post_init__(self) -> None:
+        if not 0 < self.curvature < float("inf"):
+            raise InputError(
+                f"curvature={self.curvature!r} but a sphere needs a positive number, 1 / radius^2. "
+                "Pass a value such as 1.0, or use Euclidean() for a flat space."
+            )
+
+    def learned(self) -> list[Tensor]:
+        return [self.curvature] if isinstance(self.curvature, Tensor) else []
+
+    def detached(self) -> Sphere:
+        return Sphere(_plain(self.curvature))
 
     def project(self, x: Tensor) -> Tensor:
         scale, norm = _safe_norm(x)
@@ -116,10 +146,14 @@ class Sphere(Geometry):
         return torch.where(is_zero, pole, x / scale / norm)
 
     def sq_dist(self, x: Tensor, y: Tensor) -> Tensor:
-        return _sq_angle(torch.linalg.vector_norm(x - y, dim=-1), torch.linalg.vector_norm(x + y, dim=-1))
+        return self._sq_arc(torch.linalg.vector_norm(x - y, dim=-1), torch.linalg.vector_norm(x + y, dim=-1))
 
     def sq_cdist(self, x: Tensor, y: Tensor) -> Tensor:
-        return _sq_angle(_chord(x, y), _chord(x, -y))
+        return self._sq_arc(_chord(x, y), _chord(x, -y))
+
+    def _sq_arc(self, chord: Tensor, antichord: Tensor) -> Tensor:
+        """From |x - y| and |x + y| of unit vectors: good digits from coincident to antipodal."""
+        return (2 / self.curvature**0.5 * torch.atan2(chord, antichord)).square()
 
 
 @dataclass(frozen=True)
@@ -141,6 +175,13 @@ class Product(Geometry):
                 "such as Product([(Euclidean(), 2), (PoincareBall(), 2)])."
             )
         object.__setattr__(self, "factors", factors)
+
+    def learned(self) -> list[Tensor]:
+        numbers = [number for geometry, _ in self.factors for number in geometry.learned()]
+        return list({id(number): number for number in numbers}.values())  # factors may share one
+
+    def detached(self) -> Product:
+        return Product([(geometry.detached(), dim) for geometry, dim in self.factors])
 
     def project(self, x: Tensor) -> Tensor:
         return torch.cat([g.project(part) for g, part in self._split(x)], dim=-1)
@@ -164,14 +205,13 @@ class Product(Geometry):
         return [(g, x[..., a:b]) for (g, _), (a, b) in zip(self.factors, pairwise(ends), strict=True)]
 
 
+def _plain(number: float | Tensor) -> float:
+    return number.item() if isinstance(number, Tensor) else number
+
+
 def _chord(x: Tensor, y: Tensor) -> Tensor:
     """|x_i - y_j| for all pairs, from coordinate differences: |x|^2 + |y|^2 - 2xy loses the digits of close pairs."""
     return torch.cdist(x, y, compute_mode="donot_use_mm_for_euclid_dist")
-
-
-def _sq_angle(chord: Tensor, antichord: Tensor) -> Tensor:
-    """Squared angle between unit vectors from |x - y| and |x + y|: good digits from coincident to antipodal."""
-    return (2 * torch.atan2(chord, antichord)).square()
 
 
 def _safe_norm(x: Tensor) -> tuple[Tensor, Tensor]:

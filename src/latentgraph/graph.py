@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
@@ -48,6 +48,10 @@ class LatentGraph:
         `candidates`, or to `neighbors` if there are none (m = k), and come from a `latentgraph.gradients` [discrete]
     candidates : (n, m) who could have been sampled: first the k neighbours, then others, of weight zero but with a
         gradient [discrete]
+    kept : (n, k) which of the `neighbors` there are edges to, where nodes have different numbers of them
+        (`latentgraph.degrees`); None: all. `edge_index` and `log_p` have these edges only [discrete]
+    cutoff : 0-d, the T below which log p plus noise was not kept, differentiable; None: there was none [discrete]
+    given : the input graph of the network that has learned this one, for `latentgraph.both_graphs`; None: none
     """
 
     x_hat: Tensor
@@ -61,9 +65,13 @@ class LatentGraph:
     sampled: bool = True
     weights: Tensor | None = None
     candidates: Tensor | None = None
+    kept: Tensor | None = None
+    cutoff: Tensor | None = None
+    given: AnyGraph | None = None
 
     def __repr__(self) -> str:
-        kind = "continuous" if self.neighbors is None else f"k={self.neighbors.shape[1]}"
+        at_most = "=" if self.kept is None else "<="
+        kind = "continuous" if self.neighbors is None else f"k{at_most}{self.neighbors.shape[1]}"
         return f"LatentGraph({kind}, nodes={self.num_nodes}, d_hat={self.x_hat.shape[1]}, {self.geometry!r})"
 
     @property
@@ -76,8 +84,32 @@ class LatentGraph:
 
     @cached_property
     def edge_index(self) -> Tensor | None:
-        """(2, e): source j above target i, sorted by target; e = n k. None for a continuous graph."""
-        return None if self.neighbors is None else neighbors_to_edges(self.neighbors)
+        """(2, e): source j above target i, sorted by target; e = n k, or less. None for a continuous graph."""
+        if self.neighbors is None:
+            return None
+        edges = neighbors_to_edges(self.neighbors)
+        return edges if self.kept is None else edges[:, self.kept.flatten()]
+
+    def keep(self, kept: Tensor) -> LatentGraph:
+        """The graph with fewer edges: `kept` (n, k) says which of the `neighbors` stay [discrete, all k there]."""
+        assert self.log_p is not None
+        assert self.kept is None
+        return replace(self, kept=kept, log_p=self.log_p.masked_select(kept.flatten()))
+
+    @property
+    def degrees(self) -> Tensor:
+        """(n,) how many neighbours each node has [discrete]."""
+        assert self.neighbors is not None
+        if self.kept is None:
+            return self.neighbors.new_full((len(self.neighbors),), self.neighbors.shape[1])
+        return self.kept.sum(1)
+
+    def per_node(self, values: Tensor, missing: float = 0.0) -> Tensor:
+        """Numbers of the edges (e,) -> (n, k) beside the `neighbors`, with `missing` where there is no edge."""
+        assert self.neighbors is not None
+        if self.kept is None:
+            return values.view(self.neighbors.shape)
+        return values.new_full(self.kept.shape, missing).masked_scatter(self.kept, values)
 
     @property
     def not_filled(self) -> Tensor:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from latentgraph.blocks import graph_sizes
+from latentgraph.curvature import LearnedCurvature
 from latentgraph.errors import InputError
 from latentgraph.geometry import Euclidean, Geometry
 from latentgraph.graph import AnyGraph, LatentGraph, neighbors_to_edges, on_graph
@@ -17,16 +18,17 @@ from latentgraph.sampling import gumbel_top_k, nearest
 from latentgraph.sampling.small_graphs import with_small_graphs
 
 if TYPE_CHECKING:
-    from latentgraph.gradients import Gradient
-
-if TYPE_CHECKING:
+    from latentgraph.degrees import Degrees
     from latentgraph.distributed.partition import Partition
+    from latentgraph.gradients import Gradient
 
 
 class _DGM(nn.Module):
     """What both kinds share: the embedding f, its geometry, and the temperature t = exp(log_temperature)."""
 
-    def __init__(self, embed: nn.Module, geometry: Geometry | None, temperature: float | None) -> None:
+    def __init__(
+        self, embed: nn.Module, geometry: Geometry | LearnedCurvature | None, temperature: float | None
+    ) -> None:
         super().__init__()
         if temperature is not None and not (math.isfinite(temperature) and temperature > 0):
             raise InputError(
@@ -34,10 +36,15 @@ class _DGM(nn.Module):
                 "Leave it out to have it set from the data at the first call."
             )
         self.embed = embed
-        self.geometry = geometry or Euclidean()
+        self.space = geometry or Euclidean()
         self.log_temperature = nn.Parameter(torch.tensor(math.log(temperature or 1.0)))
         self.calibrated: Tensor
         self.register_buffer("calibrated", torch.tensor(temperature is not None))
+
+    @property
+    def geometry(self) -> Geometry:
+        """Where f's output lives; with the curvature of the moment, if it is learned."""
+        return self.space() if isinstance(self.space, LearnedCurvature) else self.space
 
     @property
     def temperature(self) -> Tensor:
@@ -62,7 +69,7 @@ class DiscreteDGM(_DGM):
     embed : f, any module: node-wise (an MLP, `nn.Identity()`) or on the input graph (any PyG convolution, or
         `latentgraph.stacks.gcn`)
     k : neighbours for each node
-    geometry : where f's output lives, default `Euclidean()`
+    geometry : where f's output lives, default `Euclidean()`; `LearnedCurvature(...)` for one whose curvature is learned
     temperature : initial t. None sets it at the first call, such that a node typically hesitates between
         about 3 k candidates
     loop : whether a node may choose itself, as in the paper's algorithm: it mostly will, for p_ii = 1 is the largest
@@ -70,6 +77,8 @@ class DiscreteDGM(_DGM):
     noise : False takes the k nearest neighbours instead of sampling, which with f = id is DGCNN's graph
     gradient : how f learns from the task, one of `latentgraph.gradients`: it gives weights to the edges, or a loss to
         `training.fit`. None: no weights, and `fit` says which loss
+    degrees : which of the k a node keeps, one of `latentgraph.degrees`: nodes then have different numbers of
+        neighbours, at most k. None: all k
     fill : what to do with graphs of k nodes or fewer, which are common where every sample is a graph of its own. False
         is an error; True gives each of their nodes all others, and itself in the places that are left
 
@@ -86,22 +95,26 @@ class DiscreteDGM(_DGM):
         embed: nn.Module,
         k: int = 5,
         *,
-        geometry: Geometry | None = None,
+        geometry: Geometry | LearnedCurvature | None = None,
         temperature: float | None = None,
         loop: bool = False,
         backend: str = "auto",
         noise: bool = True,
         gradient: Gradient | None = None,
+        degrees: Degrees | None = None,
         fill: bool = False,
     ) -> None:
         super().__init__(embed, geometry, temperature)
         if fill and loop:
             raise InputError("fill=True puts a node itself where others are missing, loop=True anywhere: choose one.")
+        if fill and degrees is not None:
+            raise InputError("fill=True gives nodes of small graphs all others, degrees takes some away: choose one.")
         self.k = k
         self.loop = loop
         self.backend = backend
         self.noise = noise
         self.gradient = gradient
+        self.degrees = degrees
         self.fill = fill
 
     def forward(
@@ -158,6 +171,8 @@ class DiscreteDGM(_DGM):
             loop=self.loop,
             sampled=self.noise,
         )
+        if self.degrees is not None:
+            graph = self.degrees(graph, guests=guests, keys=keys, generator=generator)
         if self.gradient is None or not self.noise:
             return graph
         return self.gradient.weigh(graph, guests=guests, keys=keys, generator=generator)
@@ -166,6 +181,8 @@ class DiscreteDGM(_DGM):
         """The neighbours of this process's rows, among all rows."""
         from latentgraph.distributed.graph import part_of_graph
 
+        if self.degrees is not None:
+            raise InputError("where processes share the rows, every node has k neighbours: leave out degrees.")
         everyone = partition.gather(x_hat)
         if self.noise:
             self._calibrate(everyone.detach(), None)
@@ -196,12 +213,12 @@ class DiscreteDGM(_DGM):
     @torch.no_grad()
     def _calibrate(self, x_hat: Tensor, batch: Tensor | None) -> None:
         if not self.calibrated:
-            sq_dist, share = _sampled_distances(x_hat, self.geometry, batch)
+            sq_dist, share = sampled_distances(x_hat, self.geometry, batch)
             self.log_temperature.fill_(math.log(_temperature_for(sq_dist, perplexity=3 * self.k * share)))
             self.calibrated.fill_(True)
 
     def extra_repr(self) -> str:
-        return f"k={self.k}, geometry={self.geometry}, loop={self.loop}, noise={self.noise}"
+        return f"k={self.k}, geometry={self.geometry.detached()}, loop={self.loop}, noise={self.noise}"
 
 
 class ContinuousDGM(_DGM):
@@ -228,7 +245,7 @@ class ContinuousDGM(_DGM):
         self,
         embed: nn.Module,
         *,
-        geometry: Geometry | None = None,
+        geometry: Geometry | LearnedCurvature | None = None,
         temperature: float | None = None,
         threshold: float | None = None,
     ) -> None:
@@ -260,7 +277,7 @@ class ContinuousDGM(_DGM):
     def _calibrate(self, x_hat: Tensor, batch: Tensor | None) -> None:
         if self.calibrated and self.threshold_calibrated:
             return
-        sq_dist, share = _sampled_distances(x_hat, self.geometry, batch)
+        sq_dist, share = sampled_distances(x_hat, self.geometry, batch)
         if not self.calibrated:
             self.log_temperature.fill_(math.log(_temperature_for(sq_dist, perplexity=3 * self.NEIGHBORS * share)))
             self.calibrated.fill_(True)
@@ -270,14 +287,14 @@ class ContinuousDGM(_DGM):
             self.threshold_calibrated.fill_(True)
 
     def extra_repr(self) -> str:
-        return f"geometry={self.geometry}"
+        return f"geometry={self.geometry.detached()}"
 
 
 _SAMPLE_COLUMNS = 1 << 15
 _SAMPLE_PAIRS = 1 << 19
 
 
-def _sampled_distances(x_hat: Tensor, geometry: Geometry, batch: Tensor | None) -> tuple[Tensor, float]:
+def sampled_distances(x_hat: Tensor, geometry: Geometry, batch: Tensor | None) -> tuple[Tensor, float]:
     """Squared distances (rows, columns) from some nodes of the largest graph to its others, never to themselves.
 
     Also the share of the graph's nodes that the columns are: 1 up to 32,768 nodes.

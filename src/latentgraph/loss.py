@@ -8,6 +8,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor, nn
 
+from latentgraph.deadline import deadline_log_likelihood
 from latentgraph.errors import InputError
 from latentgraph.graph import LatentGraph
 from latentgraph.probability import plackett_luce
@@ -38,6 +39,7 @@ def graph_loss(
         instead, as the authors' public code does: biased as well, but edges that are improbable already are left alone.
         "plackett_luce" uses the exact log-likelihood of the ordered sample: with a baseline that does not depend on
         this sample, its gradient is that of the expected reward as far as a node's reward depends on its own edges.
+        Where neighbours were cut off by a threshold, it is the exact one of that law (`deadline_log_likelihood`).
         No kind credits the edges of its neighbours, which matter too where several convolutions follow each other
     reduction : "sum" as in the paper, or "mean" over nodes
 
@@ -67,20 +69,26 @@ def graph_loss(
                 "it must hold one number for each node (zero where there is no label)."
             )
         if likelihood == "plackett_luce":
-            likely = plackett_luce(
-                graph.all_x_hat,
-                graph.neighbors,
-                graph.temperature,
-                graph.geometry,
-                loop=graph.loop,
-                batch=graph.batch,
-                first_row=graph.first_row,
-            )
+            likely = deadline_log_likelihood(graph) if graph.cutoff is not None else _plackett_luce(graph)
         else:
             of_edges = graph.log_p if likelihood == "paper" else graph.log_p.exp()
-            likely = of_edges.view(graph.num_nodes, -1).sum(1)
+            likely = graph.per_node(of_edges).sum(1)
         total = total + (delta * likely).sum()
     return total / len(delta) if reduction == "mean" else total
+
+
+def _plackett_luce(graph: LatentGraph) -> Tensor:
+    assert graph.neighbors is not None
+    return plackett_luce(
+        graph.all_x_hat,
+        graph.neighbors,
+        graph.temperature,
+        graph.geometry,
+        loop=graph.loop,
+        batch=graph.batch,
+        first_row=graph.first_row,
+        kept=graph.kept,
+    )
 
 
 class MovingAverageBaseline(nn.Module):

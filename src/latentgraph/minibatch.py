@@ -151,6 +151,8 @@ class ClosedBatches:
                 f"{first.gradient!r} weighs the edges of graphs that were sampled among all nodes of a step, but these "
                 "batches sample among others. Leave gradient out; use `Attended`, or give fit a baseline."
             )
+        if first.degrees is not None:
+            raise InputError("ClosedBatches draws k neighbours for each row: leave out degrees, or use RandomRows.")
         self.labelled, _ = _apart(y, mask, len(x))
         if not 1 <= seeds <= len(self.labelled):
             raise InputError(f"seeds={seeds}, but there are {len(self.labelled)} rows with a target that counts.")

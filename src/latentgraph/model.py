@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -111,7 +112,9 @@ class DGMNet(nn.Module):
                 seen = x.detach() if self.detach else x
                 if graphs and self.stack:
                     seen = torch.cat([seen, graphs[-1].x_hat], dim=1)
-                graphs.append(dgm(seen, graph, batch, generator=generator, **joining))
+                learned = dgm(seen, graph, batch, generator=generator, **joining)
+                # For convolutions that look at both graphs (`latentgraph.both_graphs`).
+                graphs.append(learned if edge_index is None else replace(learned, given=edge_index))
                 graph = graphs[-1]
             x = on_graph(diffusion, x, graph)
             features.append(x)

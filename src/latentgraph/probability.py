@@ -74,6 +74,7 @@ def plackett_luce(
     loop: bool = False,
     batch: Tensor | None = None,
     first_row: int = 0,
+    kept: Tensor | None = None,
 ) -> Tensor:
     r"""Exact log-likelihood of the ordered neighbours of each node under Gumbel-top-k sampling.
 
@@ -88,6 +89,8 @@ def plackett_luce(
     neighbors : (n, k) as `gumbel_top_k` returns them, in order of arrival
     loop, batch : as they were for the sample; they decide which candidates j there were
     first_row : where `neighbors` are those of some nodes only: the number of the first of them, whom the others follow
+    kept : (n, k) bool, where node i has only its first k_i neighbours: the likelihood of these. The later ones are as
+        good as never drawn
 
     Returns
     -------
@@ -95,31 +98,67 @@ def plackett_luce(
     candidates (`DiscreteDGM(fill=True)`), for which nothing was drawn
     """
     drawn = (others_in_graph(batch, len(x_hat)) + int(loop) >= neighbors.shape[1]).to(x_hat.device)
+    # The mass never chosen, then the chosen ones added from the last to the first: every normaliser is a sum of what it
+    # contains, and nothing is subtracted that could cancel.
+    log_mass = log_rest(x_hat, neighbors, temperature, geometry, loop=loop, batch=batch, first_row=first_row)
+    log_chosen = log_p_of_neighbors(x_hat, neighbors, temperature, geometry, first_row=first_row)
+    total = torch.zeros_like(log_mass)
+    for r in reversed(range(neighbors.shape[1])):
+        log_mass = torch.logaddexp(log_mass, log_chosen[:, r])
+        step = log_chosen[:, r] - log_mass
+        total = total + (step if kept is None else step * kept[:, r])
+    return total.masked_fill(~drawn[: len(total)], 0.0)
+
+
+def log_p_of_neighbors(
+    x_hat: Tensor, neighbors: Tensor, temperature: Tensor, geometry: Geometry, *, first_row: int = 0
+) -> Tensor:
+    """(n, k) log p of neighbours (n, k); `first_row` as in `plackett_luce`."""
+    n, k = neighbors.shape
+    target = torch.arange(first_row, first_row + n, device=neighbors.device).repeat_interleave(k)
+    return edge_log_p(x_hat, torch.stack([neighbors.reshape(-1), target]), temperature, geometry).view(n, k)
+
+
+def log_rest(
+    x_hat: Tensor,
+    neighbors: Tensor,
+    temperature: Tensor,
+    geometry: Geometry,
+    *,
+    loop: bool = False,
+    batch: Tensor | None = None,
+    first_row: int = 0,
+    among: int | None = None,
+) -> Tensor:
+    r""":math:`\log \sum_{j \notin \mathcal N_i} p_{ij}` over the candidates that are not among the neighbours (n, k).
+
+    Parameters
+    ----------
+    loop, batch, first_row : as in `plackett_luce`
+    among : where the rows choose among the first nodes only: how many these are
+
+    Returns
+    -------
+    (n,) differentiable in `x_hat` and `temperature`; -inf where no candidate is left. Memory O(n + block)
+    """
+    num_candidates = len(x_hat) if among is None else among
 
     def rows_of(block: Block, x_hat: Tensor, temperature: Tensor) -> Tensor:
         rows = torch.arange(block.row_start, block.row_stop, device=x_hat.device)
         chosen = neighbors.index_select(0, rows) - block.start
         rows = rows + first_row
         log_w = -temperature * geometry.sq_cdist(x_hat.index_select(0, rows), x_hat[block.columns])
-        log_chosen = log_w.gather(1, chosen)
         gone = torch.zeros_like(log_w, dtype=torch.bool).scatter_(1, chosen, True)
         if not loop:
             gone.scatter_(1, (rows - block.start)[:, None], True)
         foreign = other_graph(batch, rows, block)
         if foreign is not None:
             gone |= foreign
-        # The mass never chosen, then the chosen ones added from the last to the first: every normaliser is a sum of
-        # what it contains, and nothing is subtracted that could cancel.
-        log_mass = _masked_logsumexp(log_w, gone)
-        total = log_chosen.sum(1)
-        for r in reversed(range(chosen.shape[1])):
-            log_mass = torch.logaddexp(log_mass, log_chosen[:, r])
-            total = total - log_mass
-        return total.masked_fill(~drawn[block.rows], 0.0)
+        return _masked_logsumexp(log_w, gone)
 
     some = len(neighbors) != len(x_hat)
-    walk = row_blocks([len(neighbors)], [len(x_hat)]) if some else all_rows(batch, len(x_hat))
-    return recomputed(rows_of, walk, x_hat, temperature)
+    walk = row_blocks([len(neighbors)], [num_candidates]) if some else all_rows(batch, len(x_hat))
+    return recomputed(rows_of, walk, x_hat, temperature, parameters=geometry.learned())
 
 
 def _masked_logsumexp(values: Tensor, gone: Tensor) -> Tensor:

@@ -33,6 +33,8 @@ def watch_edges(nodes: NodeSet) -> Callback:
             return
         rows = slice(graph.first_row, graph.first_row + len(neighbors))
         both = learned[rows, None] & learned[neighbors]
+        if graph.kept is not None:
+            both &= graph.kept
         own, other = y[rows, None].expand_as(neighbors)[both], y[neighbors][both]
         alike = (own - other).abs() if y.is_floating_point() else (own == other).float()
         if (mean := graph.mean_of_edges(alike)) is not None:

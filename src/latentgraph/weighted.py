@@ -19,18 +19,25 @@ def weighted_sum(graph: LatentGraph, h: Tensor) -> Tensor:
     return weighted_sum_over_neighbors(graph.weighed, _weights(graph, h), h, graph.weighed_backwards)
 
 
+def weighted_mean(graph: LatentGraph, h: Tensor) -> Tensor:
+    r""":math:`\sum_j w_{ij} h_j / k`, where k is the number of i's neighbours; zero if there are none."""
+    return weighted_sum(graph, h) / _degree(graph)
+
+
 def weighted_diffusion(graph: LatentGraph, h: Tensor) -> Tensor:
     r""":math:`(h_i + \sum_j w_{ij} h_j) / (k + 1)`, the diffusion of a graph convolution.
 
     Where nodes may have sampled themselves (`loop`), a node that did has k neighbours and itself among them, any other
-    k + 1: :math:`D^{-1/2} (W + I') D^{-1/2} h` with the degrees D of the sampled graph and I' for the others.
+    k + 1; and nodes may have different k. In general :math:`D^{-1/2} (W + I') D^{-1/2} h` with the degrees D of the
+    sampled graph, self-loops included, and I' for those who have not sampled themselves.
     """
     assert graph.neighbors is not None
     n, k = graph.neighbors.shape
-    if not graph.loop:
+    if not graph.loop and graph.kept is None:
         return (h + weighted_sum(graph, h)) / (k + 1)
-    missing = ~(graph.neighbors == torch.arange(n, device=h.device)[:, None]).any(1, keepdim=True)
-    scale = (k + missing.to(h.dtype)).rsqrt()
+    own = graph.neighbors == torch.arange(n, device=h.device)[:, None]
+    missing = ~(own if graph.kept is None else own & graph.kept).any(1, keepdim=True)
+    scale = (graph.degrees[:, None] + missing.to(h.dtype)).rsqrt()
     scaled = scale * h
     return scale * (missing * scaled + weighted_sum(graph, scaled))
 
@@ -58,16 +65,27 @@ def weighted_attention(graph: LatentGraph, h: Tensor, u: Tensor, v: Tensor, slop
 def weighted_aggregate(graph: LatentGraph, message: Tensor, aggr: str) -> Tensor:
     r"""Messages (n, m, c) -> (n, c): :math:`\sum_j w_{ij} m_{ij}`, that over k, or :math:`\max_j w_{ij} m_{ij}`.
 
-    The maximum is over sampled edges: another one cannot win, and its weight has no gradient.
+    The maximum is over sampled edges: another one cannot win, and its weight has no gradient. Without edges all are 0.
     """
     assert graph.neighbors is not None
     k = graph.neighbors.shape[1]
     weighted = _weights(graph, message)[..., None] * message
     sampled, others = weighted[:, :k], weighted[:, k:]
+    if graph.kept is not None:
+        if aggr == "max":
+            largest = sampled.masked_fill(~graph.kept[..., None], -torch.inf).max(1).values
+            return largest.masked_fill(graph.degrees[:, None] == 0, 0.0)
+        return sampled.sum(1) if aggr == "sum" else sampled.sum(1) / _degree(graph)
     if aggr == "max":
         return sampled.max(1).values
     # Apart from each other: the sampled ones are then added up in the same order as without weights.
     return sampled.sum(1) + others.sum(1) if aggr == "sum" else sampled.mean(1) + others.sum(1) / k
+
+
+def _degree(graph: LatentGraph) -> int | Tensor:
+    """k, or (n, 1): what a mean over neighbours divides by."""
+    assert graph.neighbors is not None
+    return graph.neighbors.shape[1] if graph.kept is None else graph.degrees[:, None].clamp_min(1)
 
 
 def _weights(graph: LatentGraph, h: Tensor) -> Tensor:

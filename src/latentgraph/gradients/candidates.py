@@ -29,6 +29,11 @@ def candidates(graph: LatentGraph, count: int | None = None, *, guests: int = 0)
     guests : the last rows of the graph, which choose among the others
     """
     assert graph.neighbors is not None
+    if graph.kept is not None:
+        raise InputError(
+            "the nodes have different numbers of neighbours, but this gradient chooses k of them for every node. Use "
+            "Softmax, StraightThrough, Reinforce or PlackettLuce, or leave degrees out."
+        )
     k = graph.neighbors.shape[1]
     x_hat = graph.x_hat.detach()
     residents = x_hat[: len(x_hat) - guests]

@@ -25,8 +25,11 @@ def credit(graph: LatentGraph, delta: Tensor, hops: int | None) -> Tensor:
     assert graph.neighbors is not None
     n, k = graph.neighbors.shape
     start = delta.nonzero()[:, 0]
+    own = torch.arange(n, device=delta.device)[:, None]
+    # A step along an edge that is not there leads nowhere else.
+    steps = graph.neighbors if graph.kept is None else torch.where(graph.kept, graph.neighbors, own)
     pairs = start * n + start  # i n + j: i comes to j
     for _ in range(hops):
         begun = (pairs // n).repeat_interleave(k)
-        pairs = torch.cat([pairs, begun * n + graph.neighbors.index_select(0, pairs % n).reshape(-1)]).unique()
+        pairs = torch.cat([pairs, begun * n + steps.index_select(0, pairs % n).reshape(-1)]).unique()
     return torch.zeros_like(delta).index_add(0, pairs % n, delta.index_select(0, pairs // n))

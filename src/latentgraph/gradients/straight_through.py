@@ -8,6 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from latentgraph.deadline import log_arrived
 from latentgraph.errors import InputError
 from latentgraph.gradients.gradient import Gradient
 from latentgraph.gradients.softmax import sampled_softmax
@@ -22,7 +23,8 @@ class StraightThrough(Gradient):
     ----------
     of : "softmax", :math:`s_{ij} = k \operatorname{softmax}_{j \in \mathcal N_i} \log p_{ij}`: what one edge gains the
         others lose. "p", :math:`s_{ij} = p_{ij} = e^{-t \Delta^2}`: each edge for itself; it vanishes where all
-        neighbours are far in units of :math:`1 / \sqrt t`
+        neighbours are far in units of :math:`1 / \sqrt t`. With a threshold T (`latentgraph.degrees.Threshold`) "p" is
+        the chance that the edge is there, :math:`1 - \exp(-p_{ij} e^{-T})`, through which T learns, too
     """
 
     of: Literal["softmax", "p"] = "softmax"
@@ -43,8 +45,13 @@ class StraightThrough(Gradient):
         assert graph.log_p is not None
         if not graph.log_p.requires_grad:
             return graph  # weights of 1 without a gradient
-        soft = sampled_softmax(graph) if self.of == "softmax" else graph.log_p.view_as(graph.neighbors).exp()
-        return replace(graph, weights=as_one(soft))
+        if self.of == "softmax":
+            soft = sampled_softmax(graph)
+        elif graph.cutoff is None:
+            soft = graph.per_node(graph.log_p.exp())
+        else:
+            soft = graph.per_node(log_arrived(graph.log_p - graph.cutoff).exp())
+        return replace(graph, weights=as_one(soft, 1.0 if graph.kept is None else graph.kept.to(soft.dtype)))
 
 
 def as_one(soft: Tensor, hard: float | Tensor = 1.0) -> Tensor:

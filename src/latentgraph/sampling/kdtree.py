@@ -93,10 +93,10 @@ def factors_of(geometry: Geometry, d: int) -> list[tuple[int, int, float]] | Non
     match geometry:
         case Euclidean():
             return [(FLAT, d, 1.0)]
-        case Sphere():
+        case Sphere(curvature=1.0):  # others have no bounds here
             return [(SPHERE, d, 1.0)]
         case PoincareBall():
-            return [(BALL, d, geometry.curvature)]
+            return [(BALL, d, float(geometry.curvature))]
         case Product():
             parts = [factors_of(factor, dim) for factor, dim in geometry.factors]
             known = [part for part in parts if part is not None]

@@ -306,7 +306,7 @@ def _lazy(x: Tensor, dtype: torch.dtype) -> Any:
 
 def _check_geometry(geometry: Geometry) -> None:
     match geometry:
-        case Euclidean() | Sphere() | PoincareBall():
+        case Euclidean() | Sphere(curvature=1.0) | PoincareBall():
             pass
         case Product(factors=factors):
             for factor, _ in factors:

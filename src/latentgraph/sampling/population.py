@@ -49,7 +49,7 @@ def check_population(
     keys: Tensor | None,
 ) -> Population:
     """Refuse what cannot be sampled, in words; put the rest together, on its geometry."""
-    geometry = geometry or Euclidean()
+    geometry = (geometry or Euclidean()).detached()
     x_hat = geometry.project(_check_points("x_hat", x_hat))
     if candidates is None:
         points = x_hat
