@@ -31,10 +31,11 @@ class SkipDiffusion(nn.Module):
         self.diffuse = Diffusion()
 
     def forward(self, x: Tensor, graph: Graph) -> Tensor:
+        return self._diffused(x, graph) + self.skip(x)
+
+    def _diffused(self, x: Tensor, graph: Graph) -> Tensor:
         h = self.diffused(x)
-        if isinstance(graph, LatentGraph):
-            return self.skip(x) + self._on(graph, h)
-        return self.skip(x) + (h + _mean(h, graph)) / 2
+        return self._on(graph, h) if isinstance(graph, LatentGraph) else (h + _mean(h, graph)) / 2
 
     def _on(self, graph: LatentGraph, h: Tensor) -> Tensor:
         return self.diffuse(h, graph)
@@ -59,8 +60,12 @@ class Attended(SkipDiffusion):
             return self.diffuse(h, replace(graph, weights=sampled_softmax(graph)))
         k = graph.neighbors.shape[1]
         q = graph.log_p.view(-1, k).softmax(1).to(h.dtype)
-        mean = weighted_sum_over_neighbors(graph.places, q, graph.sources(h), graph.backwards)
-        return (h + k * mean) / (k + 1)
+        if torch.is_grad_enabled():
+            mean = weighted_sum_over_neighbors(graph.places, q, graph.sources(h), graph.backwards)
+            return (h + k * mean) / (k + 1)
+        # The same in place: a million rows of 64 features are half a gigabyte each time.
+        mean = weighted_sum_over_neighbors(graph.places, q, graph.sources(h), None)
+        return mean.mul_(k).add_(h).div_(k + 1)
 
 
 def _mean(h: Tensor, graph: Tensor | Part) -> Tensor:

@@ -32,8 +32,13 @@ def sum_over_neighbors(neighbors: Tensor, h: Tensor, turned: Backwards) -> Tenso
     return out
 
 
-def weighted_sum_over_neighbors(neighbors: Tensor, weights: Tensor, h: Tensor, turned: Backwards) -> Tensor:
-    """The same with a weight (n, k) for each edge, differentiable in the weights, too."""
+def weighted_sum_over_neighbors(neighbors: Tensor, weights: Tensor, h: Tensor, turned: Backwards | None) -> Tensor:
+    """The same with a weight (n, k) for each edge, differentiable in the weights, too.
+
+    `turned` is None where no gradient is wanted: sorting the edges would take time and memory for nothing.
+    """
+    if turned is None:
+        return F.embedding_bag(neighbors, h, per_sample_weights=weights, mode="sum")
     out: Tensor = _WeightedGatherSum.apply(neighbors, weights, h, *turned)  # type: ignore[no-untyped-call]
     return out
 

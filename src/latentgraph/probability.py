@@ -9,6 +9,8 @@ from latentgraph.blocks import Block, all_rows, other_graph, recomputed, row_blo
 from latentgraph.geometry import Geometry
 from latentgraph.sampling.small_graphs import others_in_graph
 
+SOME = 1 << 20  # edges at a time
+
 
 def edge_log_p(x_hat: Tensor, edge_index: Tensor, temperature: Tensor, geometry: Geometry) -> Tensor:
     r"""Unnormalised log-probability of chosen edges, the paper's equation (2) in log space.
@@ -25,9 +27,15 @@ def edge_log_p(x_hat: Tensor, edge_index: Tensor, temperature: Tensor, geometry:
     -------
     (e,) differentiable in `x_hat` and `temperature`
     """
-    # index_select, not x_hat[...]: its backward is repeatable with several threads.
-    source, target = x_hat.index_select(0, edge_index[0]), x_hat.index_select(0, edge_index[1])
-    return -temperature * geometry.sq_dist(source, target)
+
+    def of_some(source: Tensor, target: Tensor) -> Tensor:
+        # index_select, not x_hat[...]: its backward is repeatable with several threads.
+        return -temperature * geometry.sq_dist(x_hat.index_select(0, source), x_hat.index_select(0, target))
+
+    if torch.is_grad_enabled() or edge_index.shape[1] <= SOME:
+        return of_some(edge_index[0], edge_index[1])
+    # Without a gradient the points at the ends need not all be in memory: ten million pairs would take a gigabyte.
+    return torch.cat([of_some(*part) for part in edge_index.split(SOME, dim=1)])
 
 
 def logistic_adjacency(
