@@ -28,8 +28,7 @@ def parts_of(model: Any) -> dict[str, Any]:
         tensors["edge_index"] = model.edge_index_
     if model.scaler_ is not None:
         tensors |= {name: torch.as_tensor(getattr(model.scaler_, name)) for name in ("mean_", "scale_")}
-    edges = model.graph_.tocoo()
-    tensors |= {name: torch.as_tensor(getattr(edges, name)) for name in ("row", "col", "data")}
+    tensors |= _edges_of(model)
     parameters = {name: _plain(value) for name, value in model.get_params(deep=False).items()}
     if not isinstance(model.random_state, int | None):
         parameters["random_state"] = None  # what it gave is kept as the seed
@@ -80,7 +79,8 @@ def model_of(kind: type[Any], parts: Parts) -> Any:
     model.n_iter_ = len(about["history"])
     before = about.get("pretraining")  # older folders do not have it
     model.pretraining_ = before and History(**before)
-    entries = tensors["data"].numpy(), (tensors["row"].numpy(), tensors["col"].numpy())
+    frequency = tensors["edges.times"].numpy() / model.samples
+    entries = frequency, tensors["edges.source"].numpy(), tensors["edges.start"].numpy()
     model.graph_ = sp.csr_array(entries, shape=(len(model.population_), len(model.population_)))
     dgm = model._dgm
     with torch.no_grad():
@@ -88,6 +88,14 @@ def model_of(kind: type[Any], parts: Parts) -> Any:
         model.embedding_ = dgm.geometry.project(on_graph(dgm.embed, inputs, model.edge_index_)).numpy()
     model._restore(about)
     return model
+
+
+def _edges_of(model: Any) -> dict[str, torch.Tensor]:
+    """Who was sampled, and in how many of the graphs, row by row: a million rows have a hundred million edges."""
+    graph = model.graph_
+    times = np.rint(graph.data * model.samples).astype(np.uint8 if model.samples < 256 else np.int32)
+    parts = {"times": times, "source": graph.indices, "start": graph.indptr}
+    return {f"edges.{name}": torch.as_tensor(value) for name, value in parts.items()}
 
 
 def _plain(value: Any) -> Any:
