@@ -286,3 +286,15 @@ def test_likelihood_has_score_zero_on_average(monkeypatch: pytest.MonkeyPatch) -
     score = score.view(copies, 8)
     z = score.mean(0) / (score.std(0) / math.sqrt(copies))
     assert float(z.abs().max()) < 4
+
+
+@every_space
+def test_edges_in_parts_are_the_same(space: Space, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a gradient, where memory counts, bit for bit what training sees."""
+    x = points(space, 9)
+    edges = torch.randint(9, (2, 23), generator=torch.Generator().manual_seed(0))
+    geometry = space.geometry(1.0)
+    whole = edge_log_p(x, edges, number(2.0), geometry)
+    monkeypatch.setattr("latentgraph.probability.SOME", 4)
+    with torch.no_grad():
+        assert torch.equal(edge_log_p(x, edges, number(2.0), geometry), whole)

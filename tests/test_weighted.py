@@ -156,3 +156,14 @@ def test_a_convolution_that_takes_no_weights_is_refused() -> None:
     graph = DiscreteDGM(nn.Linear(4, 2), 3, gradient=StraightThrough())(x)
     with pytest.raises(InputError, match=r"SAGEConv takes an edge list, but the edges of this graph have weights"):
         on_graph(SAGEConv(4, 2), x, graph)
+
+
+def test_attended_without_a_gradient_is_the_same() -> None:
+    """Predictions are made in place, and to the last bit what training computed."""
+    torch.manual_seed(0)
+    x = torch.randn(40, 4, dtype=torch.float64)
+    layer = Attended(4, 3).double()
+    graph = DiscreteDGM(nn.Linear(4, 2).double(), k=5)(x, generator=torch.Generator().manual_seed(1))
+    trained = layer(x, graph).detach()
+    with torch.no_grad():
+        assert torch.equal(layer(x, graph), trained)
