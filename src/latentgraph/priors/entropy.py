@@ -36,7 +36,7 @@ class Entropy(Prior):
     >>> from latentgraph.layers import DiscreteDGM
     >>> x = torch.tensor([[0.0], [0.0], [0.0], [0.0]])  # nobody is nearer than the others
     >>> graph = DiscreteDGM(torch.nn.Identity(), k=1, temperature=1.0)(x)
-    >>> round(float(Entropy("low")(graph, x, x).exp()), 3)
+    >>> round(Entropy("low")(graph, x, x).exp().item(), 3)
     3.0
     """
 

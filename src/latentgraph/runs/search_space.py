@@ -31,7 +31,7 @@ class Choice(NamedTuple):
 SPACE: dict[str, Range | Choice] = {
     "k": Range(3, 40, log=True),
     "hidden": Choice((32, 64, 128)),
-    "embedding_dim": Choice((4, 8, 16, 32)),
+    "embedding_dim": Choice((None, 4, 8, 32)),  # None: 16, in large tables 4
     "geometry": Choice(("euclidean", "hyperbolic", "sphere")),
     "dropout": Range(0.0, 0.6),
     "auxiliary": Range(0.0, 2.0),
