@@ -18,7 +18,7 @@ from latentgraph.sampling import gumbel_top_k, nearest
 from latentgraph.sampling.small_graphs import with_small_graphs
 
 if TYPE_CHECKING:
-    from latentgraph.degrees import Degrees
+    import latentgraph.degrees  # by its full name: priors and reports have a Degrees, too
     from latentgraph.distributed.partition import Partition
     from latentgraph.gradients import Gradient
 
@@ -101,7 +101,7 @@ class DiscreteDGM(_DGM):
         backend: str = "auto",
         noise: bool = True,
         gradient: Gradient | None = None,
-        degrees: Degrees | None = None,
+        degrees: latentgraph.degrees.Degrees | None = None,
         fill: bool = False,
     ) -> None:
         super().__init__(embed, geometry, temperature)
