@@ -218,3 +218,15 @@ def test_nothing_known(y: np.ndarray) -> None:
     estimator = DGMRegressor() if np.isnan(y).any() else DGMClassifier()
     with pytest.raises(InputError, match="which means unknown"):
         estimator.fit(x, y)
+
+
+@pytest.mark.parametrize("samples", [3, 300])
+def test_saved_edges_are_those_of_fit(samples: int, wine: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:
+    """Broken: a number of samples that was changed for predictions, or that a byte cannot hold, changes the graph."""
+    model = DGMClassifier(**{**QUICK, "steps": 1, "samples": samples}).fit(wine[0][::4], wine[1][::4])
+    model.set_params(samples=2).save(tmp_path / "model")
+    again = DGMClassifier.load(tmp_path / "model")
+    assert (again.graph_ != model.graph_).nnz == 0
+    assert again.samples == 2
+    again.save(tmp_path / "again")
+    assert (DGMClassifier.load(tmp_path / "again").graph_ != model.graph_).nnz == 0

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from latentgraph import ContinuousDGM, DGMClassifier, DGMNet, DGMRegressor, DiscreteDGM, Euclidean, InputError, Sphere
 from latentgraph.cli import main
+from latentgraph.curvature import LearnedCurvature
 from latentgraph.datasets.synthetic import planted_partition
 from latentgraph.geometry import Geometry
 from latentgraph.graph import LatentGraph, neighbors_to_edges, on_graph
@@ -426,3 +427,15 @@ def test_pretrain_on_the_command_line(tmp_path: Path) -> None:
     quick = ["--steps", "4", "--samples", "1", "--trees", "0", "--test_fraction", "0", "--k", "3"]
     assert main([*command, *quick, "--pretrain", "denoising"]) == 0
     assert 'pretrain: "denoising"' in (tmp_path / "run" / "config.yaml").read_text()
+
+
+@pytest.mark.parametrize("method", ["contrastive", "denoising"])
+def test_a_learned_curvature_waits_for_the_task(method: str) -> None:
+    """Broken: the second step goes through the graph of the first one."""
+    torch.manual_seed(0)
+    dgm = DiscreteDGM(mlp([4, 3]), k=3, geometry=LearnedCurvature(Sphere()))
+    before = [weight.detach().clone() for weight in dgm.embed.parameters()]
+    history = pretrain(dgm, torch.randn(30, 4), method=method, steps=3)
+    assert len(history.column("loss")) == 3
+    assert dgm.geometry.detached() == Sphere()
+    assert not torch.equal(before[0], next(dgm.embed.parameters()))

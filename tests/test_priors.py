@@ -452,3 +452,26 @@ def test_graphs_that_a_prior_is_not_about() -> None:
         Smoothness()(graph, x, x[:2])
     with pytest.raises(InputError, match="sparse_coo"):
         Smoothness("x")(graph, x.to_sparse(), x)
+
+
+@pytest.mark.parametrize("prior", [Entropy("low"), Degrees(), Smoothness("x")], ids=repr)
+def test_a_learned_curvature_learns_by_priors(prior: Prior, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Broken: blocks that are computed again forget what is learned beside the embedding."""
+    monkeypatch.setattr(blocks, "BLOCK", 12)
+    x_hat = PoincareBall().project(points())
+
+    def of_curvature(log_c: Tensor) -> Tensor:
+        geometry = PoincareBall(log_c.exp())
+        return prior(discrete(x_hat, geometry=geometry, neighbors=(torch.arange(N)[:, None] + 1) % N), x_hat, x_hat)
+
+    assert torch.autograd.gradcheck(of_curvature, torch.tensor(0.3, dtype=torch.float64, requires_grad=True))
+
+
+def test_sparsity_of_unequal_degrees() -> None:
+    """Nodes with two neighbours of the same weight, one, and none: 2, 1 and nothing of 2, 1 and 0 possible ones."""
+    x_hat = torch.tensor([[0.0], [1.0], [-1.0]], dtype=torch.float64)
+    graph = discrete(x_hat, neighbors=torch.tensor([[1, 2], [0, 2], [0, 1]]))
+    kept = graph.keep(torch.tensor([[True, True], [True, False], [False, False]]))
+    assert value(Sparsity(), kept) == pytest.approx((2 + 1) / (2 + 1))
+    assert value(Sparsity(degree=1.5), kept) == pytest.approx(0.0, abs=1e-12)
+    assert Law.of(kept).k == pytest.approx(1.0)

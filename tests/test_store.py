@@ -175,8 +175,8 @@ def test_what_is_not_a_model(tmp_path: Path) -> None:
 
 
 def test_another_format_names_the_version_that_wrote_it(folder: Path) -> None:
-    rewrite(folder, lambda content: content.update(format=2, latentgraph="9.1.0"))
-    with pytest.raises(InputError, match=r"latentgraph '9.1.0' in format 2; this is .* Install the version"):
+    rewrite(folder, lambda content: content.update(format=9, latentgraph="9.1.0"))
+    with pytest.raises(InputError, match=r"latentgraph '9.1.0' in format 9; this is .* Install the version"):
         load(folder)
 
 
@@ -231,7 +231,7 @@ def test_links_folders_and_pipes_are_no_parts(folder: Path, pattern: str) -> Non
         lambda content: content.pop("latentgraph"),
         lambda content: content.update(latentgraph=1),
         lambda content: content.update(format=True),
-        lambda content: content.update(format=1.0),
+        lambda content: content.update(format=2.0),
         lambda content: content.update(parts=[]),
         lambda content: content.update(more=1),
         lambda content: content["parts"].update(a=None),

@@ -96,9 +96,9 @@ def measure(case: Case) -> list[Row]:
 def tables(rows: Sequence[Row]) -> list[Table]:
     """Peak memory is that of the whole process, with what Python and torch take."""
     parts = [*PARTS, "other methods"]
-    header = ["rows", "accuracy", "peak MB", "processor s", *parts]
+    header = ["rows", "peak MB", "processor s", *parts]
     lines = [
-        [f"{row['n']:,}", f"{row['accuracy']:.3f}", number(row["megabytes"]), number(row["processor seconds"])]
+        [f"{row['n']:,}", number(row["megabytes"]), number(row["processor seconds"])]
         + [number(row[part]) for part in parts]
         for row in rows
     ]

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 import torch
 from torch import Tensor, nn
 
 from latentgraph.graph import LatentGraph
 
 
-class Degrees(nn.Module):
+class Degrees(nn.Module, ABC):
     """From a graph with k neighbours for each node to one with at most k: a node keeps those that arrived first."""
 
+    @abstractmethod
     def forward(
         self,
         graph: LatentGraph,
@@ -23,7 +26,6 @@ class Degrees(nn.Module):
 
         The last `guests` rows are new ones, known to the noise by `keys` (guests,): see `DiscreteDGM.forward`.
         """
-        raise NotImplementedError
 
 
 def first_arrivals(graph: LatentGraph, degrees: Tensor) -> LatentGraph:

@@ -275,6 +275,7 @@ class DGMEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
     def _look_back(self, task: Task, partition: Partition | None) -> None:
         """What the trained network says of its own population."""
+        self._sampled_graphs = int(self.samples)  # of `graph_`; the option may be changed for predictions
         inputs = self._inputs(self.population_, self.opinion_)
         if partition is not None:
             from latentgraph.distributed.estimating import consensus_together

@@ -44,6 +44,7 @@ def parts_of(model: Any) -> dict[str, Any]:
         "k": model.k_,
         "history": model.history_.rows,
         "best_step": model.history_.best_step,
+        "sampled_graphs": model._sampled_graphs,
         "pretraining": before and {"rows": before.rows, "best_step": before.best_step},
         **model._about(),
     }
@@ -77,9 +78,10 @@ def model_of(kind: type[Any], parts: Parts) -> Any:
     model.net_.load_state_dict({n[4:]: value for n, value in tensors.items() if n.startswith("net.")})
     model.history_ = History(about["history"], about["best_step"])
     model.n_iter_ = len(about["history"])
-    before = about.get("pretraining")  # older folders do not have it
+    before = about["pretraining"]
     model.pretraining_ = before and History(**before)
-    frequency = tensors["edges.times"].numpy() / model.samples
+    model._sampled_graphs = about["sampled_graphs"]
+    frequency = tensors["edges.times"].numpy() / model._sampled_graphs
     entries = frequency, tensors["edges.source"].numpy(), tensors["edges.start"].numpy()
     model.graph_ = sp.csr_array(entries, shape=(len(model.population_), len(model.population_)))
     dgm = model._dgm
@@ -92,8 +94,8 @@ def model_of(kind: type[Any], parts: Parts) -> Any:
 
 def _edges_of(model: Any) -> dict[str, torch.Tensor]:
     """Who was sampled, and in how many of the graphs, row by row: a million rows have a hundred million edges."""
-    graph = model.graph_
-    times = np.rint(graph.data * model.samples).astype(np.uint8 if model.samples < 256 else np.int32)
+    graph, count = model.graph_, model._sampled_graphs
+    times = np.rint(graph.data * count).astype(np.uint8 if count < 256 else np.int32)
     parts = {"times": times, "source": graph.indices, "start": graph.indptr}
     return {f"edges.{name}": torch.as_tensor(value) for name, value in parts.items()}
 

@@ -52,7 +52,7 @@ def embedding_of(module: nn.Module, geometry: Geometry | None) -> Embedding:
 
 
 def _of_dgm(dgm: DiscreteDGM | ContinuousDGM) -> Embedding:
-    return Embedding(dgm.embed, dgm.geometry)
+    return Embedding(dgm.embed, dgm.geometry.detached())  # a curvature that is learned waits for the task
 
 
 def _of_net(net: DGMNet) -> Embedding:
@@ -60,4 +60,4 @@ def _of_net(net: DGMNet) -> Embedding:
     dgm = net.dgms[0]
     if not isinstance(dgm, DiscreteDGM | ContinuousDGM):
         raise InputError("the first layer of the network has no graph module, so it has no f to train.")
-    return Embedding(Stack(net.pre, dgm.embed), dgm.geometry)
+    return Embedding(Stack(net.pre, dgm.embed), dgm.geometry.detached())

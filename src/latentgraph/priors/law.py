@@ -39,7 +39,7 @@ class Law:
     x_hat : (n, d_hat)
     temperature, geometry, batch, loop : as in `LatentGraph`
     threshold : of a continuous graph; None: a discrete one
-    k : sampled neighbours of a discrete graph
+    k : sampled neighbours of a node of a discrete graph, on average
     """
 
     x_hat: Tensor
@@ -48,7 +48,7 @@ class Law:
     threshold: Tensor | None
     batch: Tensor | None
     loop: bool
-    k: int
+    k: float
 
     @classmethod
     def of(cls, graph: LatentGraph) -> Law:
@@ -57,7 +57,7 @@ class Law:
                 "a graph of nearest neighbours (noise=False) has no probabilities that a prior could be about. Use "
                 "DiscreteDGM with noise, ContinuousDGM, or a prior on the embedding alone (TreeLike)."
             )
-        k = 1 if graph.neighbors is None else graph.neighbors.shape[1]
+        k = 1.0 if graph.neighbors is None else float(graph.degrees.double().mean())
         loop = graph.loop and graph.neighbors is not None
         return cls(graph.x_hat, graph.temperature, graph.geometry, graph.threshold, graph.batch, loop, k)
 
@@ -112,7 +112,8 @@ class Law:
             log_w = self._log_w(here, block, *inputs[: len(learned)])
             return function(log_w, self._gone(here, block), block, *inputs[len(learned) :])
 
-        return recomputed(of_block, row_blocks(rows_per_graph, self.sizes.tolist()), *learned, *more)
+        walk = row_blocks(rows_per_graph, self.sizes.tolist())
+        return recomputed(of_block, walk, *learned, *more, parameters=self.geometry.learned())
 
     def log_w(self) -> tuple[Tensor, Tensor]:
         """log w and `gone` of all pairs, (n, n) each: for populations that are small."""

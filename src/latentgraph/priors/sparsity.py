@@ -62,11 +62,11 @@ class Sparsity(Prior):
 
 
 def _of_edges(graph: LatentGraph) -> tuple[Tensor, Tensor]:
-    """log d (n,) and m (n,) of the sampled edges of a discrete graph; edges that fill up small graphs do not count."""
+    """log d (n,) and m (n,) of the sampled edges of a discrete graph; those that fill up small graphs do not count."""
     assert graph.neighbors is not None
     assert graph.log_p is not None
-    filled = ~graph.not_filled.view_as(graph.neighbors)
+    filled = ~graph.per_node(graph.not_filled, missing=False)
     nobody = filled.all(1, keepdim=True)
-    log_v = graph.log_p.view_as(graph.neighbors).masked_fill(filled & ~nobody, -torch.inf).log_softmax(1)
+    log_v = graph.per_node(graph.log_p).masked_fill(filled & ~nobody, -torch.inf).log_softmax(1)
     log_d = -(2 * log_v).logsumexp(1)
     return log_d.masked_fill(nobody[:, 0], -torch.inf), (~filled).sum(1)

@@ -16,7 +16,7 @@ from latentgraph.errors import InputError
 from latentgraph.store.formats import ADVICE, read_json
 
 MANIFEST = "manifest.json"
-FORMAT = 1
+FORMAT = 2  # 1: edges of a model as three columns
 LIMIT = 1 << 20  # bytes of a manifest; a real one has a few hundred for each part
 FILE = re.compile(r"[\w.-]{1,100}-[0-9a-f]{8}\.lg[0-9a-f]{8}(\.[\w-]*)?", re.ASCII)
 _SHA256 = re.compile(r"[0-9a-f]{64}")
