@@ -22,6 +22,7 @@ CATALOGUE = {
         "random_splits",
         "not of the paper: ten random splits, a learned graph against others in pairs",
     ),
+    "citation-parts": ("parts", "not of the paper: our recipe with one part changed at a time, by validation accuracy"),
     "tadpole-architectures": ("tadpole", "diagnosis of 564 patients: the paper's choices of f and g"),
     "tadpole": ("tadpole", "the same: all methods of the paper, and simple ones; also without the score-like columns"),
     "tadpole-inductive": ("tadpole", "the same, when the patients to be diagnosed are not there in training"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,6 +58,16 @@ def mean_and_deviation(accuracies: Sequence[float], runs: int | None = None) -> 
     deviation = f" ± {100 * np.std(accuracies):.1f}" if len(accuracies) > 1 else ""
     how_many = f" ({len(accuracies)})" if runs not in (None, len(accuracies)) else ""
     return f"{100 * np.mean(accuracies):.1f}{deviation}{how_many}"
+
+
+def gain(pairs: Sequence[tuple[float, float]], runs: int) -> str:
+    """First minus second accuracy of each pair, in points: mean and standard error, "+0.4 ± 0.2"."""
+    if len(pairs) < 2:
+        return "-"
+    gains = [first - second for first, second in pairs]
+    error = np.std(gains, ddof=1) / math.sqrt(len(gains))
+    how_many = "" if len(gains) == runs else f" ({len(gains)})"
+    return f"{100 * np.mean(gains):+.1f} ± {100 * error:.1f}{how_many}"
 
 
 def as_printed(value: Sequence[float | None] | None) -> str:

@@ -9,7 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from torch import nn
 
+from latentgraph.attended import SkipDiffusion
 from latentgraph.baselines.gcn import GCN
 from latentgraph.baselines.method import Method, Population
 from latentgraph.datasets.planetoid import planetoid
@@ -46,6 +48,10 @@ class Trained(Recipe):
         if self.name == NONE:
             return Gradient()
         return by_name(self.name, num_nodes=len(population.x), convolutions=CONVOLUTIONS)
+
+    def convolution(self, in_features: int, out_features: int) -> nn.Module:
+        """Edges count as the gradient says: with `Attended` a graph without weights of its own would get some."""
+        return SkipDiffusion(in_features, out_features, dropout=self.dropout)
 
     def training(self, population: Population) -> dict[str, Any]:
         reward = accuracy_reward if "reinforce" in self.name else log_probability_reward

@@ -6,15 +6,12 @@ are compared in pairs: the mean difference, and its standard error over the spli
 
 from __future__ import annotations
 
-import math
 from functools import cache
-
-import numpy as np
 
 from latentgraph.datasets.planetoid import NAMES, Citations, planetoid
 from latentgraph.experiments.citation import MOST_STEPS, QUICK_STEPS, accuracies, population
 from latentgraph.experiments.citation_methods import COMPARED, LARGER_FEATURES, OURS
-from latentgraph.experiments.experiment import Cell, Experiment, mean_and_deviation
+from latentgraph.experiments.experiment import Cell, Experiment, gain, mean_and_deviation
 from latentgraph.experiments.results import Results
 from latentgraph.text_table import Table
 
@@ -39,12 +36,12 @@ def cells(splits: int, quick: bool, data_root: str | None = None) -> list[Cell]:
 
 
 @cache
-def _citations(data: str, split: int, data_root: str | None) -> Citations:
+def citations(data: str, split: int, data_root: str | None) -> Citations:
     return planetoid(data, data_root, split="random", seed=split)
 
 
 def compute(cell: Cell, quick: bool, data_root: str | None) -> dict[str, float]:
-    documents, name = _citations(cell["data"], cell["split"], data_root), cell["method"]
+    documents, name = citations(cell["data"], cell["split"], data_root), cell["method"]
     seen = population(documents, rows_sum_to_one=name not in LARGER_FEATURES)
     method = COMPARED[name](cell["split"], QUICK_STEPS if quick else MOST_STEPS)
     return accuracies(method, seen, documents)
@@ -68,16 +65,12 @@ def _of(results: Results, data: str, method: str) -> list[float]:
 def _gain(results: Results, data: str, method: str) -> str:
     """Over the splits that both have."""
     pairs = [
-        ours[0] - theirs[0]
+        (ours[0], theirs[0])
         for split in range(SPLITS)
         if (ours := results.column("accuracy", data=data, method=OURS, split=split))
         and (theirs := results.column("accuracy", data=data, method=method, split=split))
     ]
-    if len(pairs) < 2:
-        return "-"
-    error = np.std(pairs, ddof=1) / math.sqrt(len(pairs))
-    how_many = "" if len(pairs) == SPLITS else f" ({len(pairs)})"
-    return f"{100 * np.mean(pairs):+.1f} ± {100 * error:.1f}{how_many}"
+    return gain(pairs, SPLITS)
 
 
 EXPERIMENTS = {"citation-random": Experiment("random-splits", KEY, SPLITS, cells, compute, tables, PROTOCOL)}

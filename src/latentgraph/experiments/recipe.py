@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from latentgraph.attended import Attended, SkipDiffusion
+from latentgraph.attended import Attended
 from latentgraph.baselines.method import NetworkMethod, Population
+from latentgraph.curvature import LearnedCurvature
+from latentgraph.degrees import Degrees
 from latentgraph.diffusion import GCN, Diffusion
 from latentgraph.dropout import Dropout
+from latentgraph.geometry import Geometry
 from latentgraph.gradients import Gradient
 from latentgraph.layers import DiscreteDGM
 from latentgraph.model import DGMNet
@@ -19,8 +22,6 @@ from latentgraph.stacks import Stack
 
 if TYPE_CHECKING:
     from latentgraph.distributed.partition import Partition
-
-TEMPERATURE = 4.0
 
 
 class Recipe(NetworkMethod):
@@ -32,32 +33,46 @@ class Recipe(NetworkMethod):
     """
 
     lr = 0.02
-    hidden, embedding_dim, k, dropout = 64, 8, 20, 0.5
+    hidden, embedding_dim, k, dropout, temperature = 64, 8, 20, 0.5, 4.0
     given_graph = True  # whether f sees it
+    learn_temperature = False
+    geometry: Geometry | LearnedCurvature | None = None
+    degrees: Degrees | None = None
 
     def gradient(self, population: Population) -> Gradient | None:
         """How f learns from the task; None: by the softmax of `Attended`."""
         return None
 
-    def network(self, population: Population) -> nn.Module:
-        features = population.x.shape[1]
+    def embed(self, population: Population) -> nn.Module:
+        """f."""
         last = GCN if self.given_graph else nn.Linear
-        f = Stack(
-            SparseLinear(features, self.hidden, dropout=self.dropout),
+        return Stack(
+            SparseLinear(population.x.shape[1], self.hidden, dropout=self.dropout),
             Diffusion() if self.given_graph else nn.Identity(),
             nn.ReLU(),
             Dropout(self.dropout),
             last(self.hidden, self.embedding_dim),
             Standardised(),
         )
-        gradient = self.gradient(population)
-        dgm = DiscreteDGM(f, self.k, temperature=TEMPERATURE, gradient=gradient)
-        dgm.log_temperature.requires_grad_(False)
-        convolution = Attended if gradient is None else SkipDiffusion
+
+    def convolution(self, in_features: int, out_features: int) -> nn.Module:
+        """A layer of g."""
+        return Attended(in_features, out_features, dropout=self.dropout)
+
+    def network(self, population: Population) -> nn.Module:
+        dgm = DiscreteDGM(
+            self.embed(population),
+            self.k,
+            temperature=self.temperature,
+            geometry=self.geometry,
+            gradient=self.gradient(population),
+            degrees=self.degrees,
+        )
+        dgm.log_temperature.requires_grad_(self.learn_temperature)
         g = Stack(
-            convolution(features, self.hidden, dropout=self.dropout),
+            self.convolution(population.x.shape[1], self.hidden),
             nn.ReLU(),
-            convolution(self.hidden, population.num_classes, dropout=self.dropout),
+            self.convolution(self.hidden, population.num_classes),
         )
         return DGMNet([(dgm, g)])
 
