@@ -104,7 +104,7 @@ def test_tables_are_the_papers() -> None:
     for name, rows in citation.TABLES.items():
         assert {row for row in rows.values() if row} == set(published(name)["rows"])
     for name in CATALOGUE:
-        if name.startswith("citation") and name != "citation-parts":
+        if name.startswith("citation") and name != "citation-parts":  # its cells are parts of one method
             assert {cell["method"] for cell in experiment(name).cells(2, False, None)} <= set(METHODS)
 
 

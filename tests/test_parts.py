@@ -11,7 +11,9 @@ from latentgraph.baselines.method import Population
 from latentgraph.datasets.planetoid import Citations
 from latentgraph.datasets.synthetic import planted_partition
 from latentgraph.experiments import parts
-from latentgraph.experiments.parts import BESIDE, METHODS, RECIPE, SPLITS, TESTED
+from latentgraph.experiments.citation import population
+from latentgraph.experiments.parts import BESIDE, METHODS, RECIPE, SPLITS
+from latentgraph.experiments.random_splits import SPLITS as TESTED
 from latentgraph.experiments.results import Results
 
 STEPS = 3
@@ -22,6 +24,7 @@ SAME_STEPS = ("the best accuracy is kept, not likelihood",)  # three steps and n
 @pytest.fixture(scope="module")
 def documents() -> Citations:
     x, y, edges = planted_partition(60, homophily=0.8, signal=1.0, features=20, seed=0)
+    assert edges is not None
     order = torch.randperm(60, generator=torch.Generator().manual_seed(0))
     masks = torch.zeros(3, 60, dtype=torch.bool)
     for mask, rows in zip(masks, order.split([30, 15, 15]), strict=True):
@@ -31,7 +34,7 @@ def documents() -> Citations:
 
 @pytest.fixture(scope="module")
 def seen(documents: Citations) -> Population:
-    return parts.population(documents, rows_sum_to_one=True)
+    return population(documents, rows_sum_to_one=True)
 
 
 def chances(name: str, seen: Population) -> torch.Tensor:

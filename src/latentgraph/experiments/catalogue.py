@@ -23,6 +23,8 @@ CATALOGUE = {
         "not of the paper: ten random splits, a learned graph against others in pairs",
     ),
     "citation-parts": ("parts", "not of the paper: our recipe with one part changed at a time, by validation accuracy"),
+    "citation-tuning": ("tuning", "not of the paper: settings of networks on documents, by validation accuracy"),
+    "citation-tuned": ("tuning", "the same on ten random splits, each network with its best settings"),
     "tadpole-architectures": ("tadpole", "diagnosis of 564 patients: the paper's choices of f and g"),
     "tadpole": ("tadpole", "the same: all methods of the paper, and simple ones; also without the score-like columns"),
     "tadpole-inductive": ("tadpole", "the same, when the patients to be diagnosed are not there in training"),

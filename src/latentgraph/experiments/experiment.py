@@ -60,14 +60,19 @@ def mean_and_deviation(accuracies: Sequence[float], runs: int | None = None) -> 
     return f"{100 * np.mean(accuracies):.1f}{deviation}{how_many}"
 
 
+def difference(pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """First minus second of each of two or more pairs: their mean, and its standard error."""
+    gains = np.array([first - second for first, second in pairs])
+    return float(gains.mean()), float(gains.std(ddof=1)) / math.sqrt(len(gains))
+
+
 def gain(pairs: Sequence[tuple[float, float]], runs: int) -> str:
-    """First minus second accuracy of each pair, in points: mean and standard error, "+0.4 ± 0.2"."""
+    """The difference of accuracies in points: "+0.4 ± 0.2"; their number follows if it is not `runs`."""
     if len(pairs) < 2:
         return "-"
-    gains = [first - second for first, second in pairs]
-    error = np.std(gains, ddof=1) / math.sqrt(len(gains))
-    how_many = "" if len(gains) == runs else f" ({len(gains)})"
-    return f"{100 * np.mean(gains):+.1f} ± {100 * error:.1f}{how_many}"
+    mean, error = difference(pairs)
+    how_many = "" if len(pairs) == runs else f" ({len(pairs)})"
+    return f"{100 * mean:+.1f} ± {100 * error:.1f}{how_many}"
 
 
 def as_printed(value: Sequence[float | None] | None) -> str:

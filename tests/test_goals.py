@@ -1,0 +1,62 @@
+"""Goals: differences are of pairs, a goal is reached by more than two standard errors, and what is named exists."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from latentgraph.experiments.catalogue import experiment
+from latentgraph.experiments.goals import GOALS, Goal
+from latentgraph.experiments.results import Results
+
+OURS, RIVAL = "ours", "rival"
+
+
+def row(tmp_path: Path, ours: list[float], theirs: list[float | None], rival: str | tuple[str, float]) -> list[str]:
+    results = Results(tmp_path / "r.jsonl", ("method", "split"))
+    for method, runs in ((OURS, ours), (RIVAL, theirs)):
+        for split, accuracy in enumerate(runs):
+            if accuracy is not None:
+                results.add({"data": "D", "method": method, "split": split, "accuracy": accuracy})
+    return Goal("D", "citation-random", "split", OURS, rival, {"data": "D"}, wanted=3).row(results)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "difference", "answer"),
+    [
+        ([0.80, 0.90, 0.70], [0.78, 0.86, 0.68], "+2.7 ± 0.7", "**yes**"),
+        ([0.78, 0.86, 0.68], [0.80, 0.90, 0.70], "-2.7 ± 0.7", "no, below"),
+        ([0.80, 0.90, 0.70], [0.70, 0.92, 0.70], "+2.7 ± 3.7", "no, level"),
+    ],
+)
+def test_reached_by_two_standard_errors(
+    tmp_path: Path, ours: list[float], theirs: list[float | None], difference: str, answer: str
+) -> None:
+    found = row(tmp_path, ours, theirs, RIVAL)
+    assert found[5:] == [difference, "3", answer]
+
+
+def test_only_pairs_count(tmp_path: Path) -> None:
+    found = row(tmp_path, [0.80, 0.90, 0.70], [0.78, None, 0.66], RIVAL)
+    assert found[2:7] == ["75.0 ± 5.0", RIVAL, "72.0 ± 6.0", "+3.0 ± 1.0", "2 of 3"]
+    assert row(tmp_path / "one", [0.8], [0.7], RIVAL)[5:] == ["-", "1 of 3", "not yet known"]
+    assert row(tmp_path / "none", [], [], RIVAL)[5:] == ["-", "0 of 3", "not yet known"]
+
+
+def test_a_method_without_chance_stands_beside_every_run(tmp_path: Path) -> None:
+    assert row(tmp_path, [0.80, 0.82, 0.81], [0.7], RIVAL)[4:7] == ["70.0 ± 0.0", "+11.0 ± 0.6", "3"]
+
+
+def test_a_printed_number_stands_beside_every_run(tmp_path: Path) -> None:
+    assert row(tmp_path, [0.80, 0.82, 0.81], [], ("printed", 80.0))[3:7] == ["printed", "80.0", "+1.0 ± 0.6", "3"]
+
+
+@pytest.mark.parametrize("goal", GOALS, ids=lambda goal: f"{goal.shown}: {goal.rival}")
+def test_goals_name_cells_that_exist(goal: Goal) -> None:
+    found = experiment(goal.table)
+    cells = found.cells(found.seeds, False, None)
+    for method in {goal.ours, goal.rival} if isinstance(goal.rival, str) else {goal.ours}:
+        there = [c for c in cells if c["method"] == method and all(c[key] == v for key, v in goal.where.items())]
+        without_chance = method == "ridge" and goal.pair == "seed"
+        assert len({c[goal.pair] for c in there}) == (1 if without_chance else goal.wanted)
