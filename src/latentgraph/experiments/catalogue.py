@@ -40,6 +40,10 @@ CATALOGUE = {
     "shapenet": ("shapenet", "parts of 3D shapes, point by point: DGCNN and dDGM on a subset of ShapeNet part"),
     "shapenet-full": ("shapenet", "the same with all of ShapeNet part and the paper's sizes; wants a GPU"),
     "gradients": ("gradients", "not of the paper: ways to train a sampled graph, in one network on Cora"),
+    "learned-graphs": (
+        "learned_graphs",
+        "not of the paper: same class, same again? Learned graphs of six tables, read",
+    ),
     "times": ("times", "training and test iterations from 564 to 1,000,000 nodes"),
     "tables": ("suite", "not of the paper: the classifier as it comes on seven tables, with all labels and with 5 %"),
 }
