@@ -92,6 +92,7 @@ class NetworkMethod(Method):
     lr: float = 1e-2
     weight_decay: float = 5e-4
     eval_every: int = 10
+    samples: int = 8
 
     def __init__(self, seed: int = 0, *, steps: int = 400, patience: int = 150) -> None:
         self.seed, self.steps, self.patience = seed, steps, patience
@@ -139,7 +140,8 @@ class NetworkMethod(Method):
         return self.predict_proba(population).argmax(1)
 
     def predict_proba(self, population: Population) -> Tensor:
-        """(n, classes), the mean over 8 sampled graphs where the network samples some."""
+        """(n, classes), the mean over `samples` sampled graphs where the network samples some."""
         generator = torch.Generator().manual_seed(self.seed)
-        probability, _ = consensus(self.net, self.features(population), self.graph(population), generator=generator)
+        x, graph = self.features(population), self.graph(population)
+        probability, _ = consensus(self.net, x, graph, samples=self.samples, generator=generator)
         return probability

@@ -172,6 +172,9 @@ PARTS: dict[str, dict[str, Make]] = {
         "learning rate 0.005": _with(lr=5e-3),
         "width 32": _with(hidden=32),
         "width 128": _with(hidden=128),
+        "up to 1,000 steps, patience 200": _with(steps=1000, patience=200),
+        "1 graph to predict": _with(samples=1),
+        "32 graphs to predict": _with(samples=32),
         "the best accuracy is kept, not likelihood": _with(more={"task": replace(classification(), score=errors)}),
     },
 }
