@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from latentgraph.experiments.catalogue import experiment
-from latentgraph.experiments.goals import GOALS, Goal
+from latentgraph.experiments.goals import GOALS, Choice, Goal
 from latentgraph.experiments.results import Results
 
 OURS, RIVAL = "ours", "rival"
@@ -44,19 +44,41 @@ def test_only_pairs_count(tmp_path: Path) -> None:
     assert row(tmp_path / "none", [], [], RIVAL)[5:] == ["-", "0 of 3", "not yet known"]
 
 
-def test_a_method_without_chance_stands_beside_every_run(tmp_path: Path) -> None:
-    assert row(tmp_path, [0.80, 0.82, 0.81], [0.7], RIVAL)[4:7] == ["70.0 ± 0.0", "+11.0 ± 0.6", "3"]
+@pytest.mark.parametrize(("rival", "pairs"), [("ridge", 3), ("GCN", 1)])
+def test_only_a_method_without_chance_stands_beside_every_seed(tmp_path: Path, rival: str, pairs: int) -> None:
+    results = Results(tmp_path / "r.jsonl", ("method", "seed"))
+    for method, runs in ((OURS, [0.80, 0.82, 0.81]), (rival, [0.7])):
+        for seed, accuracy in enumerate(runs):
+            results.add({"method": method, "seed": seed, "accuracy": accuracy})
+    assert Goal("D", "citation-methods", "seed", OURS, rival, wanted=pairs).row(results)[6] == str(pairs)
 
 
 def test_a_printed_number_stands_beside_every_run(tmp_path: Path) -> None:
     assert row(tmp_path, [0.80, 0.82, 0.81], [], ("printed", 80.0))[3:7] == ["printed", "80.0", "+1.0 ± 0.6", "3"]
 
 
+def test_validation_chooses_among_several(tmp_path: Path) -> None:
+    """On each split by itself, without a look at the accuracy."""
+    results = Results(tmp_path / "r.jsonl", ("method", "split"))
+    for method, split, validation, accuracy in (
+        ("a", 0, 0.9, 0.7),
+        ("b", 0, 0.8, 0.9),
+        ("a", 1, 0.5, 0.9),
+        ("b", 1, 0.6, 0.5),
+        ("rival", 0, 0.0, 0.5),
+        ("rival", 1, 0.0, 0.5),
+    ):
+        results.add({"data": "D", "method": method, "split": split, "validation": validation, "accuracy": accuracy})
+    goal = Goal("D", "heterophilic", "split", Choice("a or b", ("a", "b")), "rival", {"data": "D"}, wanted=2)
+    assert goal.row(results)[1:5] == ["a or b", "60.0 ± 10.0", "rival", "50.0 ± 0.0"]
+
+
 @pytest.mark.parametrize("goal", GOALS, ids=lambda goal: f"{goal.shown}: {goal.rival}")
 def test_goals_name_cells_that_exist(goal: Goal) -> None:
     found = experiment(goal.table)
     cells = found.cells(found.seeds, False, None)
-    for method in {goal.ours, goal.rival} if isinstance(goal.rival, str) else {goal.ours}:
+    ours = {goal.ours} if isinstance(goal.ours, str) else set(goal.ours.methods)
+    for method in ours | ({goal.rival} if isinstance(goal.rival, str) else set()):
         there = [c for c in cells if c["method"] == method and all(c[key] == v for key, v in goal.where.items())]
         without_chance = method == "ridge" and goal.pair == "seed"
         assert len({c[goal.pair] for c in there}) == (1 if without_chance else goal.wanted)

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from latentgraph.attended import Attended
 from latentgraph.baselines.method import NetworkMethod, Population
+from latentgraph.both_graphs import Mixture
 from latentgraph.curvature import LearnedCurvature
 from latentgraph.degrees import Degrees
 from latentgraph.diffusion import GCN, Diffusion
@@ -84,6 +85,14 @@ class RecipeWithoutGraph(Recipe):
     """The same where f sees the features alone."""
 
     given_graph = False
+
+
+class RecipeWithBothGraphs(Recipe):
+    """The same where each layer of g also works on the given graph, with weights of its own and a learned share."""
+
+    def convolution(self, in_features: int, out_features: int) -> nn.Module:
+        given = Stack(SparseLinear(in_features, out_features, dropout=self.dropout), Diffusion())
+        return Mixture(super().convolution(in_features, out_features), given)
 
 
 class Standardised(nn.Module):
