@@ -18,7 +18,7 @@ from torch.nn import functional
 
 from latentgraph.baselines import lds, population_graph
 from latentgraph.baselines.dgcnn import DGCNN
-from latentgraph.baselines.gcn import GAT, GCN
+from latentgraph.baselines.gcn import GAT, GCN, SkipGCN
 from latentgraph.baselines.inception_gcn import InceptionGCN
 from latentgraph.baselines.knn_gcn import KnnGCN
 from latentgraph.baselines.lds import LDS
@@ -42,6 +42,7 @@ CHANCE, BOUND = 1 / CLASSES, 0.6  # on 40 rows chance is above the bound in one 
 METHODS: dict[str, Callable[[int], Method]] = {
     "mlp": lambda seed: MLP(seed, steps=100),
     "gcn": lambda seed: GCN(seed, steps=60),
+    "skip_gcn": lambda seed: SkipGCN(seed, steps=60),
     "gat": lambda seed: GAT(seed, steps=60),
     "knn_gcn": lambda seed: KnnGCN(seed, steps=60),
     "dgcnn": lambda seed: DGCNN(seed, steps=60),
@@ -53,7 +54,7 @@ METHODS: dict[str, Callable[[int], Method]] = {
     "logistic_regression": lambda seed: logistic_regression(strengths=(0.01, 1.0)),
     "random_forest": lambda seed: random_forest(seed),
 }
-NEEDS_EDGES = ("gcn", "gat")
+NEEDS_EDGES = ("gcn", "skip_gcn", "gat")
 
 
 @pytest.fixture(autouse=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torch import nn
+from torch import Tensor, nn
 
 from latentgraph import diffusion
 from latentgraph.baselines.method import NetworkMethod, Population
@@ -26,6 +26,32 @@ class GCN(NetworkMethod):
             diffusion.GCN(self.hidden, population.num_classes),
         )
         return DGMNet([(None, layers)])
+
+
+class SkipGCN(GCN):
+    """The same with skip connections, z = S x + D^-1/2 A D^-1/2 x Theta: a node's own features are not only averaged.
+
+    The control for networks with skip connections on a learned graph: what do these alone gain?
+    """
+
+    def network(self, population: Population) -> nn.Module:
+        layers = Stack(
+            _Skip(population.x.shape[1], self.hidden, self.dropout),
+            nn.ReLU(),
+            _Skip(self.hidden, population.num_classes, self.dropout),
+        )
+        return DGMNet([(None, layers)])
+
+
+class _Skip(nn.Module):
+    def __init__(self, in_features: int, out_features: int, dropout: float) -> None:
+        super().__init__()
+        self.skip = SparseLinear(in_features, out_features, dropout=dropout)
+        self.diffused = SparseLinear(in_features, out_features, bias=False, dropout=dropout)
+        self.diffuse = diffusion.Diffusion()
+
+    def forward(self, x: Tensor, graph: diffusion.Graph) -> Tensor:
+        return self.skip(x) + self.diffuse(self.diffused(x), graph)
 
 
 class GAT(NetworkMethod):

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from latentgraph.baselines import simple
 from latentgraph.baselines.dgcnn import DGCNN
 from latentgraph.baselines.ensemble import Ensemble
-from latentgraph.baselines.gcn import GAT, GCN
+from latentgraph.baselines.gcn import GAT, GCN, SkipGCN
 from latentgraph.baselines.knn_gcn import KnnGCN
 from latentgraph.baselines.method import Method, NetworkMethod, Population
 from latentgraph.baselines.mlp import MLP
@@ -34,6 +34,7 @@ TEMPERATURE = 4.0  # where t starts: the paper does not say. Calibrated to tiny 
 BASE = "dDGM"  # k = 5, Euclidean, d = 4, one graph module, f = g = gcn
 LONGER = "dDGM, 5 times the steps"
 OURS = "dDGM, best"
+SKIP = "GCN with skip"  # the control for OURS, which has skip connections, too
 GEOMETRIES = {
     "hyperbolic": PoincareBall(),
     "sphere": Sphere(),
@@ -120,6 +121,7 @@ COMPARED: dict[str, Make] = {
     "kNN-GCN": network(PlainKnnGCN),
     "DGCNN": network(DocumentDGCNN, 100, 50),
     "GCN": network(GCN),
+    SKIP: network(SkipGCN),
     "GAT": network(GAT),
     "GCN, 8 members": lambda seed, steps: Ensemble(lambda one: GCN(one, steps=min(1000, steps), patience=100), seed),
     OURS: network(Recipe, 240, 80),

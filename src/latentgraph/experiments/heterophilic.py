@@ -11,7 +11,7 @@ from latentgraph.baselines import simple
 from latentgraph.datasets.heterophilic import FILES, SPLITS, heterophilic
 from latentgraph.experiments import citation_methods
 from latentgraph.experiments.citation import accuracies, population
-from latentgraph.experiments.citation_methods import BASE, COMPARED, OURS, PAPER, Make, network
+from latentgraph.experiments.citation_methods import BASE, COMPARED, OURS, PAPER, SKIP, Make, network
 from latentgraph.experiments.experiment import Cell, Experiment, mean_and_deviation
 from latentgraph.experiments.recipe import RecipeWithBothGraphs, RecipeWithoutGraph
 from latentgraph.experiments.results import Results
@@ -25,7 +25,7 @@ BOTH = "dDGM, best, g on both graphs"
 METHODS: dict[str, Make] = {
     "logistic regression": COMPARED["logistic regression"],
     "random forest": lambda seed, steps: simple.random_forest(seed, refit=False),
-    **{name: COMPARED[name] for name in ("MLP", "kNN-GCN", "GCN", "GAT")},
+    **{name: COMPARED[name] for name in ("MLP", "kNN-GCN", "GCN", SKIP, "GAT")},
     BASE: PAPER[BASE],
     f"{BASE}, f=mlp": PAPER[f"{BASE}, f=mlp"],
     OURS: COMPARED[OURS],

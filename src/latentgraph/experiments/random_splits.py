@@ -10,14 +10,14 @@ from functools import cache
 
 from latentgraph.datasets.planetoid import NAMES, Citations, planetoid
 from latentgraph.experiments.citation import MOST_STEPS, QUICK_STEPS, accuracies, population
-from latentgraph.experiments.citation_methods import COMPARED, LARGER_FEATURES, OURS
+from latentgraph.experiments.citation_methods import COMPARED, LARGER_FEATURES, OURS, SKIP
 from latentgraph.experiments.experiment import Cell, Experiment, gain, mean_and_deviation
 from latentgraph.experiments.results import Results
 from latentgraph.text_table import Table
 
 KEY = ("data", "method", "split")
 SPLITS = 10
-METHODS = (OURS, "GCN, 8 members", "GCN", "MLP", "ridge", "logistic regression")
+METHODS = (OURS, "GCN, 8 members", "GCN", SKIP, "MLP", "ridge", "logistic regression")
 PROTOCOL = (
     "random splits, the number of the split is the seed of the split and of the method: 500 nodes to test on, 500 to "
     "stop by and to choose weights or strength, the rest to learn from. Rows sum to one. Consensus of 8 sampled "
