@@ -21,6 +21,7 @@ from latentgraph.baselines.method import NetworkMethod, Population
 from latentgraph.both_graphs import Mixture, Union
 from latentgraph.curvature import LearnedCurvature
 from latentgraph.degrees import RandomDegrees, Threshold
+from latentgraph.diffusion import Graph
 from latentgraph.experiments.citation import MOST_STEPS, QUICK_STEPS, population
 from latentgraph.experiments.citation_methods import errors
 from latentgraph.experiments.experiment import Cell, Experiment, gain, mean_and_deviation
@@ -70,6 +71,23 @@ class WithBothGraphs(Changed):
     def convolution(self, in_features: int, out_features: int) -> nn.Module:
         kind = SkipDiffusion if self.join is Union else Attended  # a union has no weights
         return self.join(kind(in_features, out_features, dropout=self.dropout))
+
+
+class OnlyNeighbours(Attended):
+    """Without the skip connection: a node's own features come in as one of k + 1."""
+
+    def __init__(self, in_features: int, out_features: int, *, dropout: float = 0.0) -> None:
+        super().__init__(in_features, out_features, dropout=dropout)
+        del self.skip
+        self.bias = nn.Parameter(torch.zeros(out_features))
+
+    def forward(self, x: Tensor, graph: Graph) -> Tensor:
+        return self._diffused(x, graph) + self.bias
+
+
+class WithoutSkip(Changed):
+    def convolution(self, in_features: int, out_features: int) -> nn.Module:
+        return OnlyNeighbours(in_features, out_features, dropout=self.dropout)
 
 
 class Scaled(nn.Module):
@@ -157,6 +175,11 @@ PARTS: dict[str, dict[str, Make]] = {
         "mixture with the given graph": _make(lambda: {"join": Mixture}, WithBothGraphs),
         "union with the given graph": _make(lambda: {"join": Union}, WithBothGraphs),
     },
+    "network": {
+        "no skip connections": _make(dict, WithoutSkip),
+        "width 32": _with(hidden=32),
+        "width 128": _with(hidden=128),
+    },
     "pre-training": {
         name: _make(partial(dict, method=name), Pretrained) for name in ("links", "contrastive", "denoising")
     },
@@ -170,8 +193,6 @@ PARTS: dict[str, dict[str, Make]] = {
         "weight decay 0.0001": _with(weight_decay=1e-4),
         "weight decay 0.002": _with(weight_decay=2e-3),
         "learning rate 0.005": _with(lr=5e-3),
-        "width 32": _with(hidden=32),
-        "width 128": _with(hidden=128),
         "up to 1,000 steps, patience 200": _with(steps=1000, patience=200),
         "1 graph to predict": _with(samples=1),
         "32 graphs to predict": _with(samples=32),
