@@ -80,7 +80,8 @@ def test_the_best_mean_is_chosen_when_all_are_there(tmp_path: Path) -> None:
 def test_chosen_trials_are_the_best_of_the_results_file(data: str) -> None:
     root = Path(__file__).parents[1] / "results"
     results = Results(results_file("citation-tuning", root), ("data", "method", "trial", "split"))
-    assert CHOSEN[data] == {method: best_trial(results, data, method) for method in SPACES}
+    best = {method: best_trial(results, data, method) for method in SPACES}
+    assert CHOSEN[data] == {method: trial for method, trial in best.items() if trial is not None}
 
 
 def test_the_vote_has_the_settings_of_its_member(monkeypatch: pytest.MonkeyPatch) -> None:

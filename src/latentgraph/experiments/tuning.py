@@ -45,8 +45,9 @@ SPACES: dict[str, dict[str, list[Any]]] = {
         "auxiliary": [0.3, 1.0, 3.0],
     },
 }
-# data -> method -> the trial with the best mean validation accuracy; a test compares with the results file
-CHOSEN: dict[str, dict[str, int]] = {}
+# data -> method -> the trial with the best mean validation accuracy, of those that have all their trials; a test
+# compares with the results file
+CHOSEN: dict[str, dict[str, int]] = {"Cora": {"MLP": 12, "GCN": 10}}
 
 TUNING_PROTOCOL = (
     f"{TRIALS} settings of each method, the first as in the other tables, the others drawn; random splits 10 and 11; "
@@ -131,7 +132,7 @@ def tuned_cells(splits: int, quick: bool, data_root: str | None = None) -> list[
         {"data": data, "method": method, "split": split}
         for data in CHOSEN
         for split in range(splits)
-        for method in (*SPACES, VOTING)
+        for method in (*CHOSEN[data], VOTING)
     ]
 
 
