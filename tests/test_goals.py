@@ -39,7 +39,7 @@ def test_reached_by_two_standard_errors(
 
 def test_only_pairs_count(tmp_path: Path) -> None:
     found = row(tmp_path, [0.80, 0.90, 0.70], [0.78, None, 0.66], RIVAL)
-    assert found[2:7] == ["75.0 ± 5.0", RIVAL, "72.0 ± 6.0", "+3.0 ± 1.0", "2 of 3"]
+    assert found[2:] == ["75.0 ± 5.0", RIVAL, "72.0 ± 6.0", "+3.0 ± 1.0", "2 of 3", "yes, so far"]
     assert row(tmp_path / "one", [0.8], [0.7], RIVAL)[5:] == ["-", "1 of 3", "not yet known"]
     assert row(tmp_path / "none", [], [], RIVAL)[5:] == ["-", "0 of 3", "not yet known"]
 

@@ -72,7 +72,7 @@ class Goal:
         accuracy = mean_and_deviation([first for first, _ in pairs])
         runs = f"{len(pairs)}" if len(pairs) >= self.wanted else f"{len(pairs)} of {self.wanted}"
         called = self.ours if isinstance(self.ours, str) else self.ours.called
-        return [self.shown, called, accuracy, name, theirs, gain(pairs, len(pairs)), runs, _answer(pairs)]
+        return [self.shown, called, accuracy, name, theirs, gain(pairs, len(pairs)), runs, _answer(pairs, self.wanted)]
 
     def _runs(self, results: Results, method: str | Choice) -> dict[Any, float]:
         methods = (method,) if isinstance(method, str) else method.methods
@@ -87,11 +87,14 @@ class Goal:
         return {key: accuracy for key, (_, accuracy) in best.items()}
 
 
-def _answer(pairs: Sequence[tuple[float, float]]) -> str:
+def _answer(pairs: Sequence[tuple[float, float]], wanted: int) -> str:
     if len(pairs) < 2:
         return "not yet known"
     mean, error = difference(pairs)
-    return "**yes**" if mean > ENOUGH * error else "no, below" if -mean > ENOUGH * error else "no, level"
+    answer = "yes" if mean > ENOUGH * error else "no, below" if -mean > ENOUGH * error else "no, level"
+    if len(pairs) < wanted:
+        return f"{answer}, so far"
+    return f"**{answer}**" if answer == "yes" else answer
 
 
 def _documents() -> list[Goal]:
