@@ -12,4 +12,5 @@ class Table(NamedTuple):
 
     def markdown(self) -> str:
         lines = [self.header, ["---"] * len(self.header), *self.rows]
-        return "\n".join([f"**{self.title}**", "", *(f"| {' | '.join(line)} |" for line in lines)])
+        text = "\n".join([f"**{self.title}**", "", *(f"| {' | '.join(line)} |" for line in lines)])
+        return text.replace(" ± ", "\u00a0±\u00a0")  # a narrow column must not break a number from its deviation
