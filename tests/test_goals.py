@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from latentgraph.experiments.catalogue import experiment
-from latentgraph.experiments.goals import GOALS, Choice, Goal
+from latentgraph.experiments.goals import GOALS, Choice, Goal, table
+from latentgraph.experiments.goals_figure import figure
 from latentgraph.experiments.results import Results
 
 OURS, RIVAL = "ours", "rival"
@@ -71,6 +72,25 @@ def test_validation_chooses_among_several(tmp_path: Path) -> None:
         results.add({"data": "D", "method": method, "split": split, "validation": validation, "accuracy": accuracy})
     goal = Goal("D", "heterophilic", "split", Choice("a or b", ("a", "b")), "rival", {"data": "D"}, wanted=2)
     assert goal.row(results)[1:5] == ["a or b", "60.0 ± 10.0", "rival", "50.0 ± 0.0"]
+
+
+def test_no_choice_before_all_are_there(tmp_path: Path) -> None:
+    results = Results(tmp_path / "r.jsonl", ("method", "split"))
+    for method in ("a", "rival"):
+        results.add({"data": "D", "method": method, "split": 0, "validation": 0.5, "accuracy": 0.5})
+    goal = Goal("D", "heterophilic", "split", Choice("a or b", ("a", "b")), "rival", {"data": "D"}, wanted=2)
+    assert goal.pairs(results) == []
+    assert goal.row(results)[2:] == ["-", "rival", "-", "-", "0 of 2", "not yet known"]
+
+
+def test_picture_has_a_line_for_each_goal_with_pairs() -> None:
+    pytest.importorskip("matplotlib")
+    root = Path(__file__).parents[1] / "results"
+    axes = figure(root).axes[0]
+    known = [row for row in table(root).rows if row[-1] != "not yet known"]
+    assert len(axes.get_yticklabels()) == len(known)
+    points = [float(bar.lines[0].get_xdata()[0]) for bar in axes.containers]  # type: ignore[attr-defined]
+    assert [f"{point:+.1f}" for point in points] == [row[5].split()[0] for row in known]
 
 
 @pytest.mark.parametrize("goal", GOALS, ids=lambda goal: f"{goal.shown}: {goal.rival}")

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from latentgraph.experiments.catalogue import experiment
 from latentgraph.experiments.citation_methods import OURS, SKIP, WITHOUT_CHANCE
 from latentgraph.experiments.experiment import difference, gain, mean_and_deviation
@@ -41,10 +43,10 @@ class Goal:
 
     Attributes
     ----------
-    ours : a method, or several, of which each pair takes the one with the best validation accuracy
     shown : what the page calls the data
     table : the experiment with the results
     pair : the column by which runs of two methods belong together: split, fold or seed
+    ours : a method, or several, of which each pair takes the one with the best validation accuracy
     where : values of other columns
     wanted : how many pairs there should be
     """
@@ -57,34 +59,43 @@ class Goal:
     where: Mapping[str, Any] = field(default_factory=dict)
     wanted: int = 10
 
-    def row(self, results: Results) -> list[str]:
+    @property
+    def to_beat(self) -> str:
+        return self.rival if isinstance(self.rival, str) else self.rival[0]
+
+    def pairs(self, results: Results) -> list[tuple[float, float]]:
+        """Our accuracy and that of the rival."""
         ours = self._runs(results, self.ours)
         if isinstance(self.rival, tuple):
-            name, percent = self.rival
-            pairs = [(accuracy, percent / 100) for accuracy in ours.values()]
-            theirs = f"{percent:.1f}"
-        else:
-            name, other = self.rival, self._runs(results, self.rival)
-            if name in WITHOUT_CHANCE and self.pair == "seed" and other:  # it is the same for every seed
-                other = dict.fromkeys(ours, next(iter(other.values())))
-            pairs = [(ours[key], other[key]) for key in sorted(ours.keys() & other.keys())]
-            theirs = mean_and_deviation([second for _, second in pairs])
-        accuracy = mean_and_deviation([first for first, _ in pairs])
+            return [(accuracy, self.rival[1] / 100) for accuracy in ours.values()]
+        other = self._runs(results, self.rival)
+        if self.rival in WITHOUT_CHANCE and self.pair == "seed" and other:  # it is the same for every seed
+            other = dict.fromkeys(ours, next(iter(other.values())))
+        return [(ours[key], other[key]) for key in sorted(ours.keys() & other.keys())]
+
+    def row(self, results: Results) -> list[str]:
+        pairs = self.pairs(results)
+        accuracy, theirs = (mean_and_deviation(found) for found in (list(zip(*pairs, strict=True)) or [(), ()]))
+        if isinstance(self.rival, tuple):
+            theirs = f"{self.rival[1]:.1f}"
         runs = f"{len(pairs)}" if len(pairs) >= self.wanted else f"{len(pairs)} of {self.wanted}"
         called = self.ours if isinstance(self.ours, str) else self.ours.called
-        return [self.shown, called, accuracy, name, theirs, gain(pairs, len(pairs)), runs, _answer(pairs, self.wanted)]
+        answer = _answer(pairs, self.wanted)
+        return [self.shown, called, accuracy, self.to_beat, theirs, gain(pairs, len(pairs)), runs, answer]
 
     def _runs(self, results: Results, method: str | Choice) -> dict[Any, float]:
-        methods = (method,) if isinstance(method, str) else method.methods
-        best: dict[Any, tuple[float, float]] = {}  # (validation, accuracy)
-        for name in methods:
-            where = {"method": name, **self.where}
-            keys, accuracy = results.column(self.pair, **where), results.column("accuracy", **where)
-            validation = results.column("validation", **where) if len(methods) > 1 else [0.0] * len(keys)
-            for key, found in zip(keys, zip(validation, accuracy, strict=True), strict=True):
-                if key not in best or found[0] > best[key][0]:
-                    best[key] = found
-        return {key: accuracy for key, (_, accuracy) in best.items()}
+        """Accuracy by split, fold or seed. A choice is made where all methods to choose from have been computed."""
+        if isinstance(method, str):
+            return self._column(results, "accuracy", method)
+        validation = [self._column(results, "validation", name) for name in method.methods]
+        accuracy = [self._column(results, "accuracy", name) for name in method.methods]
+        keys = set.intersection(*(set(found) for found in validation))
+        best = {key: int(np.argmax([found[key] for found in validation])) for key in keys}
+        return {key: accuracy[i][key] for key, i in best.items()}
+
+    def _column(self, results: Results, name: str, method: str) -> dict[Any, float]:
+        where = {"method": method, **self.where}
+        return dict(zip(results.column(self.pair, **where), results.column(name, **where), strict=True))
 
 
 def _answer(pairs: Sequence[tuple[float, float]], wanted: int) -> str:
@@ -163,5 +174,9 @@ GOALS = (*_documents(), *_few_labels(), *_patients(), *_heterophilic())
 
 def table(results: Path) -> Table:
     """All goals, from the results files of a folder."""
-    found = {name: Results(results_file(name, results), experiment(name).key) for name in {g.table for g in GOALS}}
+    found = by_table(results)
     return Table(TITLE, HEADER, [goal.row(found[goal.table]) for goal in GOALS])
+
+
+def by_table(results: Path) -> dict[str, Results]:
+    return {name: Results(results_file(name, results), experiment(name).key) for name in {g.table for g in GOALS}}
