@@ -19,7 +19,7 @@ from latentgraph.text_table import Table
 
 KEY = ("data", "split", "method", "seed")
 SEEDS = 1  # a split is the repetition
-STEPS, QUICK_STEPS = 400, 40  # of the paper's networks, at most; the others stop early, or after MOST_STEPS
+STEPS, QUICK_STEPS = 400, 40  # of the paper's networks, at most; the recipes have 240, the others MOST_STEPS
 WITHOUT = "dDGM, best, f without the given graph"
 BOTH = "dDGM, best, g on both graphs"
 METHODS: dict[str, Make] = {

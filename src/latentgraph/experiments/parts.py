@@ -1,7 +1,7 @@
 """What helps a learned graph: the recipe for documents with one part changed at a time.
 
-Judged by the validation accuracy alone, on splits of which no other table is made: the recipe is chosen here, so the
-nodes to test on are not looked at.
+Judged by the validation accuracy alone, on other splits than those of the tables of test accuracies: the recipe is
+chosen here, so the nodes to test on are not looked at.
 """
 
 from __future__ import annotations

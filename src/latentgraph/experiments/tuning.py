@@ -1,7 +1,8 @@
 """The same care for all: networks on documents, each with its best of as many settings.
 
-`citation-tuning` tries settings on the validation nodes of splits of which no other table is made, and looks at no
-other node. `citation-tuned` takes for each method the settings with the best mean, and scores them on ten other splits.
+`citation-tuning` tries settings on the validation nodes of two splits, and looks at no other node. `citation-tuned`
+takes for each method the settings with the best mean, and scores them on ten other splits. All are splits of the same
+nodes: many that are tested on there have been validation nodes here, for all methods alike.
 """
 
 from __future__ import annotations
