@@ -154,6 +154,6 @@ def test_a_process_on_its_own_has_no_team() -> None:
 def test_killed_and_silent_processes(tmp_path: Path) -> None:
     """The others end in time and say why; what is left goes on with another number of processes, to the same end."""
     script = Path(__file__).parent / "faults" / "killed_processes.py"
-    done = in_a_process([str(script), str(tmp_path), "2"])
+    done = in_a_process([str(script), str(tmp_path), "20"])
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["kills"] == 2
+    assert json.loads(done.stdout)["kills"] == 20

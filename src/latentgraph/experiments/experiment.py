@@ -60,6 +60,11 @@ def mean_and_deviation(accuracies: Sequence[float], runs: int | None = None) -> 
     return f"{100 * np.mean(accuracies):.1f}{deviation}{how_many}"
 
 
+def paired(first: Mapping[Any, float], second: Mapping[Any, float]) -> list[tuple[float, float]]:
+    """The runs that both have, by split, fold or seed."""
+    return [(first[key], second[key]) for key in sorted(first.keys() & second.keys())]
+
+
 def difference(pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:
     """First minus second of each of two or more pairs: their mean, and its standard error."""
     gains = np.array([first - second for first, second in pairs])

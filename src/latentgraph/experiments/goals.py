@@ -15,7 +15,7 @@ import numpy as np
 
 from latentgraph.experiments.catalogue import experiment
 from latentgraph.experiments.citation_methods import OURS, SKIP, WITHOUT_CHANCE
-from latentgraph.experiments.experiment import difference, gain, mean_and_deviation
+from latentgraph.experiments.experiment import difference, gain, mean_and_deviation, paired
 from latentgraph.experiments.heterophilic import BOTH, WITHOUT
 from latentgraph.experiments.results import Results
 from latentgraph.experiments.running import results_file
@@ -71,7 +71,7 @@ class Goal:
         other = self._runs(results, self.rival)
         if self.rival in WITHOUT_CHANCE and self.pair == "seed" and other:  # it is the same for every seed
             other = dict.fromkeys(ours, next(iter(other.values())))
-        return [(ours[key], other[key]) for key in sorted(ours.keys() & other.keys())]
+        return paired(ours, other)
 
     def row(self, results: Results) -> list[str]:
         pairs = self.pairs(results)
@@ -93,8 +93,7 @@ class Goal:
         return {key: accuracy[i][key] for key, i in best.items()}
 
     def _column(self, results: Results, name: str, method: str) -> dict[Any, float]:
-        where = {"method": method, **self.where}
-        return dict(zip(results.column(self.pair, **where), results.column(name, **where), strict=True))
+        return results.by(self.pair, name, method=method, **self.where)
 
 
 def _called(method: str | Choice) -> str:

@@ -12,7 +12,7 @@ from latentgraph.datasets.heterophilic import FILES, SPLITS, heterophilic
 from latentgraph.experiments import citation_methods
 from latentgraph.experiments.citation import MOST_STEPS, accuracies, population
 from latentgraph.experiments.citation_methods import BASE, COMPARED, OURS, PAPER, SKIP, Make, network
-from latentgraph.experiments.experiment import Cell, Experiment, mean_and_deviation
+from latentgraph.experiments.experiment import Cell, Experiment, gain, mean_and_deviation, paired
 from latentgraph.experiments.recipe import RecipeWithBothGraphs, RecipeWithoutGraph
 from latentgraph.experiments.results import Results
 from latentgraph.text_table import Table
@@ -71,26 +71,16 @@ def tables(results: Results) -> list[Table]:
 
 def _gains(results: Results, data: str) -> list[str]:
     """How much more a learned graph gets right than the better of no graph and the given one, split by split."""
-    on_split = {
-        method: {
-            row["split"]: 100 * row["accuracy"]
-            for row in results.rows
-            if (row["data"], row["method"]) == (data, method)
-        }
-        for method in ("MLP", "GCN", *LEARNED)
-    }
-    splits = sorted(set.intersection(*(set(found) for found in on_split.values())))
-    if not splits:
+    plain, learned = (
+        {method: results.by("split", "accuracy", data=data, method=method) for method in methods}
+        for methods in (("MLP", "GCN"), LEARNED)
+    )
+    if not all((*plain.values(), *learned.values())):
         return []
-    values = {method: np.array([found[split] for split in splits]) for method, found in on_split.items()}
-    plain = max(("MLP", "GCN"), key=lambda method: float(values[method].mean()))
-    gain = {method: values[method] - values[plain] for method in LEARNED}
-    error = {
-        method: difference.std(ddof=1 if len(splits) > 1 else 0) / len(splits) ** 0.5
-        for method, difference in gain.items()
-    }
-    cells = [f"{gain[method].mean():+.1f} ± {error[method]:.1f}" for method in LEARNED]
-    return [data, f"{plain} {values[plain].mean():.1f}", *cells]
+    mean = {method: 100 * float(np.mean(list(found.values()))) for method, found in plain.items()}
+    better = max(mean, key=lambda method: mean[method])
+    gains = [gain(paired(found, plain[better]), SPLITS) for found in learned.values()]
+    return [data, f"{better} {mean[better]:.1f}", *gains]
 
 
 EXPERIMENTS = {"heterophilic": Experiment("heterophilic", KEY, SEEDS, cells, compute, tables, PROTOCOL)}

@@ -24,7 +24,7 @@ from latentgraph.degrees import RandomDegrees, Threshold
 from latentgraph.diffusion import Graph
 from latentgraph.experiments.citation import MOST_STEPS, QUICK_STEPS, population
 from latentgraph.experiments.citation_methods import errors
-from latentgraph.experiments.experiment import Cell, Experiment, gain, mean_and_deviation
+from latentgraph.experiments.experiment import Cell, Experiment, gain, mean_and_deviation, paired
 from latentgraph.experiments.random_splits import SPLITS as TESTED
 from latentgraph.experiments.random_splits import citations
 from latentgraph.experiments.recipe import Recipe
@@ -51,12 +51,12 @@ Settings = dict[str, Any]  # attributes of `Recipe`, and `more` arguments of `tr
 
 
 class Changed(Recipe):
-    """The recipe with other settings."""
+    """The recipe with other settings, and at most its 240 steps unless these say otherwise."""
 
     more: Settings
 
     def __init__(self, settings: Settings, seed: int, *, steps: int) -> None:
-        super().__init__(seed, steps=steps, patience=PATIENCE)
+        super().__init__(seed, steps=min(STEPS, steps), patience=PATIENCE)
         vars(self).update({"more": {}, **settings})
 
     def training(self, population: Population) -> dict[str, Any]:
@@ -200,7 +200,7 @@ PARTS: dict[str, dict[str, Make]] = {
     },
 }
 METHODS: dict[str, Make] = {
-    BESIDE: lambda seed, steps: GCN(seed, steps=QUICK_STEPS if steps == QUICK_STEPS else MOST_STEPS, patience=100),
+    BESIDE: lambda seed, steps: GCN(seed, steps=steps, patience=100),
     **{name: make for group in PARTS.values() for name, make in group.items()},
 }
 
@@ -219,7 +219,7 @@ def compute(cell: Cell, quick: bool, data_root: str | None) -> dict[str, float]:
     """The accuracy on the nodes to choose by; those to test on are not looked at."""
     documents = citations(cell["data"], cell["split"], data_root)
     seen = population(documents, rows_sum_to_one=True)
-    method = METHODS[cell["part"]](cell["split"], QUICK_STEPS if quick else STEPS).fit(seen)
+    method = METHODS[cell["part"]](cell["split"], QUICK_STEPS if quick else MOST_STEPS).fit(seen)
     right = method.predict(seen) == documents.y
     found = {"validation": float(right[documents.validation].double().mean())}
     return found | {"steps": len(method.history.rows)}
@@ -235,13 +235,9 @@ def tables(results: Results) -> list[Table]:
 
 
 def _shown(results: Results, data: str, name: str) -> tuple[str, str]:
-    pairs = [
-        (other[0], recipe[0])
-        for split in range(TESTED, TESTED + SPLITS)
-        if (other := results.column("validation", data=data, part=name, split=split))
-        and (recipe := results.column("validation", data=data, part=RECIPE, split=split))
-    ]
-    accuracy = mean_and_deviation([other for other, _ in pairs], SPLITS)
+    other, recipe = (results.by("split", "validation", data=data, part=part) for part in (name, RECIPE))
+    pairs = paired(other, recipe)
+    accuracy = mean_and_deviation([first for first, _ in pairs], SPLITS)
     return accuracy, "-" if name == RECIPE else gain(pairs, SPLITS)
 
 

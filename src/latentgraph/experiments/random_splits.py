@@ -11,7 +11,7 @@ from functools import cache
 from latentgraph.datasets.planetoid import NAMES, Citations, planetoid
 from latentgraph.experiments.citation import MOST_STEPS, QUICK_STEPS, accuracies, population
 from latentgraph.experiments.citation_methods import COMPARED, LARGER_FEATURES, OURS, SKIP
-from latentgraph.experiments.experiment import Cell, Experiment, gain, mean_and_deviation
+from latentgraph.experiments.experiment import Cell, Experiment, gain, mean_and_deviation, paired
 from latentgraph.experiments.results import Results
 from latentgraph.text_table import Table
 
@@ -63,14 +63,8 @@ def _of(results: Results, data: str, method: str) -> list[float]:
 
 
 def _gain(results: Results, data: str, method: str) -> str:
-    """Over the splits that both have."""
-    pairs = [
-        (ours[0], theirs[0])
-        for split in range(SPLITS)
-        if (ours := results.column("accuracy", data=data, method=OURS, split=split))
-        and (theirs := results.column("accuracy", data=data, method=method, split=split))
-    ]
-    return gain(pairs, SPLITS)
+    ours, theirs = (results.by("split", "accuracy", data=data, method=name) for name in (OURS, method))
+    return gain(paired(ours, theirs), SPLITS)
 
 
 EXPERIMENTS = {"citation-random": Experiment("random-splits", KEY, SPLITS, cells, compute, tables, PROTOCOL)}

@@ -62,6 +62,10 @@ class Results:
     def column(self, name: str, **cell: Any) -> list[Any]:
         return [row[name] for row in self.rows if all(row[key] == value for key, value in cell.items())]
 
+    def by(self, key: str, name: str, **cell: Any) -> dict[Any, Any]:
+        """A column by another one: the accuracy of each split, say."""
+        return dict(zip(self.column(key, **cell), self.column(name, **cell), strict=True))
+
 
 def versions() -> dict[str, str]:
     return {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}}

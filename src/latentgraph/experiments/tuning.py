@@ -20,7 +20,7 @@ from latentgraph.baselines.mlp import MLP
 from latentgraph.datasets.planetoid import NAMES
 from latentgraph.experiments.citation import MOST_STEPS, QUICK_STEPS, accuracies, population
 from latentgraph.experiments.citation_methods import LARGER_FEATURES, OURS
-from latentgraph.experiments.experiment import Cell, Experiment, gain, mean_and_deviation
+from latentgraph.experiments.experiment import Cell, Experiment, gain, mean_and_deviation, paired
 from latentgraph.experiments.parts import Changed
 from latentgraph.experiments.random_splits import SPLITS, citations
 from latentgraph.experiments.results import Results
@@ -72,7 +72,7 @@ def make(method: str, trial: int, seed: int, steps: int) -> NetworkMethod:
     changes = settings(method, trial)
     if method == OURS:
         weight = changes.pop("auxiliary", 1.0)
-        return Changed({**changes, "more": {"auxiliary_weight": weight}}, seed, steps=min(240, steps))
+        return Changed({**changes, "more": {"auxiliary_weight": weight}}, seed, steps=steps)
     kinds: dict[str, type[NetworkMethod]] = {"MLP": MLP, "GCN": GCN, "GAT": GAT}
     found = kinds[method](seed, steps=steps, patience=100)
     vars(found).update(changes)
@@ -146,23 +146,15 @@ def compute(cell: Cell, quick: bool, data_root: str | None) -> dict[str, float]:
 def tuned_tables(results: Results) -> list[Table]:
     accuracy, gained = [], []
     for method in (*SPACES, VOTING):
-        runs = {data: _runs(results, data, method) for data in CHOSEN}
+        runs = {data: results.by("split", "accuracy", data=data, method=method) for data in CHOSEN}
         accuracy.append([method, *(mean_and_deviation(list(found.values()), SPLITS) for found in runs.values())])
         if method != OURS:
-            pairs = []
-            for data, found in runs.items():
-                ours = _runs(results, data, OURS)
-                pairs.append([(ours[split], found[split]) for split in sorted(ours.keys() & found.keys())])
-            gained.append([method, *(gain(each, SPLITS) for each in pairs)])
+            ours = {data: results.by("split", "accuracy", data=data, method=OURS) for data in CHOSEN}
+            gained.append([method, *(gain(paired(ours[data], found), SPLITS) for data, found in runs.items())])
     return [
         Table(f"accuracy in %, mean ± standard deviation of {SPLITS} splits", ["method", *CHOSEN], accuracy),
         Table(f"{OURS} minus the method, in points: mean ± standard error", ["method", *CHOSEN], gained),
     ]
-
-
-def _runs(results: Results, data: str, method: str) -> dict[int, float]:
-    splits = results.column("split", data=data, method=method)
-    return dict(zip(splits, results.column("accuracy", data=data, method=method), strict=True))
 
 
 EXPERIMENTS = {
