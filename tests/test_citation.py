@@ -14,7 +14,7 @@ from latentgraph.datasets.planetoid import planetoid
 from latentgraph.errors import InputError
 from latentgraph.experiments import citation, random_splits
 from latentgraph.experiments.catalogue import CATALOGUE, experiment
-from latentgraph.experiments.citation_methods import METHODS, OURS
+from latentgraph.experiments.citation_methods import METHODS, OURS, directions
 from latentgraph.experiments.recipe import Recipe, Standardised
 from latentgraph.experiments.results import Results, published
 
@@ -143,3 +143,10 @@ def test_recipe_diffuses_on_the_learned_graph_only() -> None:
     assert float(right) > 0.6
     _, graphs = method.net(people.x, people.edge_index)
     assert graphs[0].neighbors.shape == (200, 20)
+
+
+def test_neighbours_of_documents_are_found_by_their_angle() -> None:
+    words = torch.tensor([[9.0, 1, 0, 0], [1, 0, 0, 0], [0, 0, 5, 5], [0, 0, 1, 1], [0, 0, 0, 0]])
+    distance = torch.cdist(directions(words), directions(words)).fill_diagonal_(9.0)
+    assert distance.argmin(1)[:4].tolist() == [1, 0, 3, 2]  # whatever their lengths
+    assert distance[:4, 4].tolist() == pytest.approx([2**0.5] * 4)  # no words: as far as documents can be
