@@ -38,6 +38,7 @@ bench: $(READY)  ## measure everything (25 minutes and a table of a million rows
 results: $(READY)  ## renew the tables in docs/ from the results files that `latentgraph reproduce` has written
 	$(BIN)/python -m latentgraph.experiments.docs results docs
 	$(BIN)/python -m latentgraph.experiments.goals_figure results docs/_static
+	$(BIN)/python -m latentgraph.experiments.accuracy_figure results docs/_static
 
 ifdef NPM
 explorer: $(ASSETS)  ## build the front end of the explorer
