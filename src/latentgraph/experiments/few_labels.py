@@ -18,7 +18,7 @@ from latentgraph.baselines.method import NetworkMethod, Population
 from latentgraph.diffusion import Graph
 from latentgraph.dropout import Dropout
 from latentgraph.errors import InputError
-from latentgraph.experiments.citation_methods import errors
+from latentgraph.experiments.citation_methods import directions, errors
 from latentgraph.gather import weighted_sum_over_neighbors
 from latentgraph.graph import LatentGraph
 from latentgraph.layers import DiscreteDGM
@@ -56,10 +56,10 @@ class Hops(nn.Module):
 
 
 class UnitRows(nn.Module):
-    """Rows of length one: distances between them tell angles."""
+    """Rows of length one: distances between them tell angles. See `directions` for rows of zeros."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.normalize(x, dim=1)
+        return directions(x)
 
 
 def weighted(x: Tensor) -> Tensor:

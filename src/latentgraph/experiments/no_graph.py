@@ -18,7 +18,16 @@ from latentgraph.baselines.method import Method, NetworkMethod, Population
 from latentgraph.datasets.planetoid import NAMES as DOCUMENTS
 from latentgraph.datasets.planetoid import Citations
 from latentgraph.experiments.citation import accuracies, population
-from latentgraph.experiments.citation_methods import BASE, COMPARED, LARGER_FEATURES, PAPER, Make, network
+from latentgraph.experiments.citation_methods import (
+    BASE,
+    COMPARED,
+    LARGER_FEATURES,
+    PAPER,
+    PLAIN_KNN,
+    Make,
+    PlainKnnGCN,
+    network,
+)
 from latentgraph.experiments.dgm_method import AsItComes
 from latentgraph.experiments.experiment import Cell, Experiment, as_printed, mean_and_deviation
 from latentgraph.experiments.few_labels import Smoothed
@@ -60,6 +69,7 @@ METHODS: dict[str, Make] = {
     "label spreading": lambda seed, steps: simple.label_spreading(),
     "MLP": COMPARED["MLP"],
     "kNN-GCN": COMPARED["kNN-GCN"],
+    PLAIN_KNN: network(PlainKnnGCN),
     MLP_F: PAPER[MLP_F],
     "dDGM, recipe of the citation tables, f without a graph": network(RecipeWithoutGraph, 240, 80),
     "DGMClassifier as it comes": lambda seed, steps: FromLearnedRows(seed, steps=steps),
