@@ -23,7 +23,7 @@ from latentgraph.experiments.running import results_file
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Learned graphs in green, given or nearest ones in orange and red, none in blues and greys.
+# Learned graphs in green, given or nearest ones in orange and red, both in purple, none in blues and grey.
 NONE, OTHER, FOREST = "#4393c3", "#999999", "#053061"
 GIVEN, GIVEN_TOO, BOTH, LEARNED, LEARNED_TOO = "#d6604d", "#f4a582", "#762a83", "#1b7837", "#7fbf7b"
 
