@@ -177,6 +177,17 @@ def test_places_follow_the_rule() -> None:
             assert between > 2 * inside
 
 
+def test_one_row_far_away_does_not_shrink_the_others() -> None:
+    random = np.random.default_rng(0)
+    x = random.normal(size=(300, 4)) * [9, 2, 1, 1]  # a long cloud
+    x[7] += [0, 500, 0, 0]  # beside it
+    near = np.argsort(((x[:, None] - x[None]) ** 2).sum(2) + np.eye(300) * 1e9, axis=1)[:, :5]
+    edges = sp.csr_array((np.ones(1500), (np.repeat(np.arange(300), 5), near.reshape(-1))), shape=(300, 300))
+    found = layout.place(edges, x)
+    others = np.delete(found, 7, axis=0)
+    assert (np.ptp(others, axis=0) > 0.7 * np.ptp(found, axis=0)).all()
+
+
 @pytest.mark.parametrize("n", [1, 2, 3])
 @pytest.mark.parametrize("width", [None, 1, 2, 5])
 def test_very_small_graphs_have_places(n: int, width: int | None) -> None:

@@ -81,13 +81,12 @@ class DocumentKnnGCN(KnnGCN):
     """The nearest rows, found once; by their angle where no entry is negative, as in counts of words."""
 
     by_angle = True
-
-    def __init__(self, seed: int = 0, *, steps: int = 400, patience: int = 150) -> None:
-        super().__init__(seed, steps=steps, patience=patience)
-        self._edges = LastSeen[Tensor | None]()
+    _edges = LastSeen[Tensor | None]()  # of all seeds: a search among the words of PubMed takes a minute
 
     def graph(self, population: Population) -> Tensor | None:
-        return self._edges.get(population.x, lambda: super(DocumentKnnGCN, self).graph(self._placed(population)))
+        return self._edges.get(
+            population.x, lambda: super(DocumentKnnGCN, self).graph(self._placed(population)), self.by_angle
+        )
 
     def _placed(self, population: Population) -> Population:
         x = population.x.to_dense()

@@ -7,7 +7,7 @@ methods of scikit-learn have its defaults too (more trees and iterations where i
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ from latentgraph.estimators import DGMClassifier
 from latentgraph.experiments.experiment import Cell, Experiment
 from latentgraph.experiments.knn_gcn import KnnGCN
 from latentgraph.experiments.results import Results
-from latentgraph.experiments.suite_data import TABLES
+from latentgraph.experiments.suite_data import TABLES, Split
 from latentgraph.text_table import Table
 
 OURS = "latentgraph"
@@ -62,23 +62,35 @@ SEMI_SUPERVISED = (OURS, "label spreading", "kNN-GCN")  # these get the rows wit
 
 
 def cells(seeds: int, quick: bool, data_root: str | None = None) -> list[Cell]:
+    return cells_of(METHODS, seeds, quick)
+
+
+def cells_of(methods: Iterable[str], seeds: int, quick: bool) -> list[Cell]:
+    """Seed by seed, so that an interrupted run has something of every table."""
     tables = ("breast cancer", "wine") if quick else tuple(TABLES)
     return [
         {"table": table, "labels": labels, "seed": seed, "method": name}
-        for table in tables
         for seed in range(seeds)
+        for table in tables
         for labels in LABELS
-        for name in METHODS
+        for name in methods
     ]
 
 
 def compute(cell: Cell, quick: bool, data_root: str | None) -> dict[str, float]:
-    split = TABLES[cell["table"]](cell["seed"], data_root)
-    if cell["labels"] == "5 %":
-        split = split.with_few_labels(cell["seed"])
-    name = cell["method"]
-    known = np.ones(len(split.y), bool) if name in SEMI_SUPERVISED else split.y >= 0
+    split, name = split_of(cell, data_root), cell["method"]
     model = METHODS[name](cell["seed"], int((split.y >= 0).sum()), split.x.shape[1])
+    return accuracy(model, split, semi_supervised=name in SEMI_SUPERVISED)
+
+
+def split_of(cell: Cell, data_root: str | None) -> Split:
+    split = TABLES[cell["table"]](cell["seed"], data_root)
+    return split.with_few_labels(cell["seed"]) if cell["labels"] == "5 %" else split
+
+
+def accuracy(model: Any, split: Split, *, semi_supervised: bool) -> dict[str, float]:
+    """Of the test rows, by a model that is fitted on all other rows, or on those with a label."""
+    known = np.ones(len(split.y), bool) if semi_supervised else split.y >= 0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         model.fit(split.x[known], split.y[known])
