@@ -75,6 +75,18 @@ class _WeightedGatherSum(torch.autograd.Function):
         grad = grad.contiguous()
         turned = weights.reshape(-1).index_select(0, edge)
         of_h = F.embedding_bag(chooser, grad, start, per_sample_weights=turned, mode="sum")
-        # One neighbour of all nodes after the other: (n, c) numbers at a time instead of (n, k, c).
-        of_weights = torch.stack([(h.index_select(0, column) * grad).sum(1) for column in neighbors.T], dim=1)
-        return None, of_weights, of_h, None, None, None
+        return None, _products(neighbors, h, grad), of_h, None, None, None
+
+
+def _products(neighbors: Tensor, h: Tensor, grad: Tensor) -> Tensor:
+    """h_j . grad_i for each edge from a neighbour j of i: (n, k).
+
+    By what torch's own embedding bag has for the gradient of its weights: it never holds (n, k, c) numbers.
+    """
+    n, k = neighbors.shape
+    first_of_row = torch.arange(0, n * k, k, device=h.device)
+    row = torch.arange(n, device=h.device).repeat_interleave(k)
+    products: Tensor = torch.ops.aten._embedding_bag_per_sample_weights_backward(
+        grad, h.contiguous(), neighbors.reshape(-1), first_of_row, row, 0
+    )
+    return products.view(n, k)
