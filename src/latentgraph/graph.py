@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 
@@ -313,14 +313,19 @@ def is_part(graph: AnyGraph) -> TypeGuard[Part]:
     return not isinstance(graph, Tensor) and hasattr(graph, "on_all")
 
 
+@lru_cache(maxsize=256)  # reading a signature takes as long as a small layer
+def _graph_asked_for(forward: Callable[..., Any]) -> inspect.Parameter | None:
+    wanted = inspect.signature(forward).parameters
+    return wanted.get("graph") or wanted.get("edge_index")
+
+
 def on_graph(module: nn.Module, x: Tensor, graph: AnyGraph | None) -> Tensor:
     """Call a module with what its `forward` asks for: `(x)`, `(x, edge_index)` or `(x, graph)`.
 
     Node-wise modules (an MLP, the identity) see the features only, PyG convolutions the edge list, and the modules of
     `latentgraph.diffusion` the graph itself, be it an edge list or either kind of `LatentGraph`.
     """
-    wanted = inspect.signature(module.forward).parameters
-    asked = wanted.get("graph") or wanted.get("edge_index")
+    asked = _graph_asked_for(getattr(module.forward, "__func__", module.forward))
     if asked is None:
         return module(x)
     if graph is None and asked.default is inspect.Parameter.empty:

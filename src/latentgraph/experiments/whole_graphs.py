@@ -24,8 +24,9 @@ KEY = ("data", "method", "fold")
 FOLDS = 10
 STEPS, QUICK_STEPS = 600, 20
 PROTOCOL = (
-    "10 stratified folds, the same for all methods; a ninth of the training folds, stratified, to stop by and to "
-    "choose a strength. Features of a node: tag, degree up to 10, one-hot. Consensus of 8 sampled graphs. Scored once"
+    "10 stratified folds, the same for all methods; a ninth of the training folds, stratified, to choose weights (by "
+    "accuracy) or a strength. Features of a node: tag, degree up to 10, one-hot. Consensus of 8 sampled graphs. Scored "
+    "once"
 )
 
 
