@@ -28,7 +28,7 @@ from latentgraph.geometry import Geometry  # noqa: E402
 from latentgraph.sampling import lanes as v  # noqa: E402
 from latentgraph.sampling.costs import box_cost, leaf_cost  # noqa: E402
 from latentgraph.sampling.kdtree import BALL, Helpers, Tree, factors_of, plant  # noqa: E402
-from latentgraph.sampling.race import ROUGH, log_waiting_times, word, words  # noqa: E402
+from latentgraph.sampling.streams import ROUGH, log_waiting_times, word, words  # noqa: E402
 
 Array = np.ndarray[Any, np.dtype[Any]]
 njit: Callable[[Callable[..., Any]], Callable[..., Any]] = numba.njit

@@ -15,8 +15,9 @@ from latentgraph.blocks import graph_sizes
 from latentgraph.sampling.crew import share
 from latentgraph.sampling.kdtree import Array, Crews, Helpers, factors_of, guests, plant, residents
 from latentgraph.sampling.lanes import LANES
+from latentgraph.sampling.packet import new_packet
 from latentgraph.sampling.population import Population
-from latentgraph.sampling.race import new_packet, race_crews
+from latentgraph.sampling.race import race_crews
 
 PATIENCE = 2.0  # seconds after which the first call says what it is waiting for
 THREADING_PAYS = 64  # leaves
