@@ -55,6 +55,7 @@ def test_demo_prints_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     ("arguments", "words"),
     [
         (["reproduce", "no-such-table"], ["no-such-table", "tadpole"]),
+        (["reproduce", "tadpole", "--full"], ["tadpole", "--full is for shapenet"]),
         (["reproduce", "tadpole", "--data-root", "/no/such/folder"], ["/no/such/folder", "does not exist"]),
         (["demo", "--out", "/proc/nowhere", "--steps", "1"], ["/proc/nowhere"]),
         (["bench", "no-such-bench"], ["no-such-bench", "sampler"]),

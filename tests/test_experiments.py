@@ -12,7 +12,7 @@ from latentgraph.datasets.brainage import brainage
 from latentgraph.datasets.news import news
 from latentgraph.datasets.nhanes import DIABETES, diabetes
 from latentgraph.experiments import docs, suite
-from latentgraph.experiments.catalogue import CATALOGUE, UNCOMPUTED, experiment
+from latentgraph.experiments.catalogue import CATALOGUE, IN_FULL, experiment
 from latentgraph.experiments.results import Results
 from latentgraph.experiments.running import results_file
 from latentgraph.experiments.suite_data import TABLES
@@ -111,10 +111,10 @@ def test_pages_show_the_results_files() -> None:
         page = path.read_text(encoding="utf-8")
         shown += [place["name"] for place in docs.PLACE.finditer(page)]
         assert docs.render(page, root / "results") == page, path.name
-    assert sorted(shown) == sorted(set(CATALOGUE) - set(UNCOMPUTED))
+    assert sorted(shown) == sorted(set(CATALOGUE) - set(IN_FULL.values()))
 
 
-@pytest.mark.parametrize("name", [name for name in CATALOGUE if name not in UNCOMPUTED])
+@pytest.mark.parametrize("name", [name for name in CATALOGUE if name not in IN_FULL.values()])
 def test_committed_cells_are_of_the_experiment(name: str) -> None:
     """No cell is there twice, or belongs to no table, and each says how it was computed."""
     root = Path(__file__).parents[1]

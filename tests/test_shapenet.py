@@ -217,7 +217,7 @@ def test_the_quick_table_through_the_command_line(tmp_path: Path, capsys: pytest
 
 def test_the_complete_data_in_its_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The whole of ShapeNet part by the same command; without the data, a message that says where to get it."""
-    command = ["reproduce", "shapenet-full", "--quick", "--out", str(tmp_path), "--data-root", str(tmp_path)]
+    command = ["reproduce", "shapenet", "--full", "--quick", "--out", str(tmp_path), "--data-root", str(tmp_path)]
     command += ["--only", shapenet.NEAREST]
     assert main(command) == 2
     assert "Register with ShapeNet" in capsys.readouterr().err

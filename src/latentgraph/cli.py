@@ -15,7 +15,7 @@ from jsonargparse import ArgumentParser, Namespace
 
 from latentgraph import __version__
 from latentgraph.errors import InputError, LostProcessError, RunError, SaidByFirstError
-from latentgraph.experiments.catalogue import CATALOGUE
+from latentgraph.experiments.catalogue import CATALOGUE, IN_FULL
 from latentgraph.runs.options import DEFAULTS, OPTIONS
 
 if TYPE_CHECKING:
@@ -164,6 +164,7 @@ def _parser() -> ArgumentParser:
     reproduce.add_argument("names", nargs="*", help="tables to compute; see --list")
     reproduce.add_argument("--list", action="store_true", help="name the tables")
     reproduce.add_argument("--quick", action="store_true", help="minutes: few seeds, folds, steps; other file names")
+    reproduce.add_argument("--full", action="store_true", help="all of the data instead of a part of it: shapenet")
     reproduce.add_argument("--seeds", type=int | None, default=None, help="runs of each cell (default: as in the docs)")
     reproduce.add_argument("--jobs", type=int, default=1, help="processes that compute cells side by side (default: 1)")
     reproduce.add_argument(
@@ -401,11 +402,12 @@ def _reproduce(arguments: Namespace) -> int:
         _print_table("tables of the paper", ("name", "what"), rows)
         return 0
     _check_names(arguments.names, CATALOGUE, "reproduce")
+    names = [_in_full(name) if arguments.full else name for name in arguments.names]
     from latentgraph.experiments.catalogue import experiment
     from latentgraph.experiments.running import pictures, run
 
     shown = {}
-    for name in arguments.names:
+    for name in names:
         options = {option: arguments[option] for option in ("seeds", "jobs", "only", "quick", "data_root")}
         results = run(name, arguments.out, **options)
         shown[name] = experiment(name).tables(results)
@@ -421,6 +423,12 @@ def _reproduce(arguments: Namespace) -> int:
     if arguments.json:
         print(json.dumps({name: [table._asdict() for table in tables] for name, tables in shown.items()}, indent=2))
     return 0
+
+
+def _in_full(name: str) -> str:
+    if name not in IN_FULL:
+        raise InputError(f"{name} has no more data than it takes; --full is for {', '.join(IN_FULL)}. Leave it out.")
+    return IN_FULL[name]
 
 
 def _bench(arguments: Namespace) -> int:

@@ -49,7 +49,8 @@ CATALOGUE = {
     "table-parts": ("table_parts", "the same: what the graph, its learning and the forest are worth"),
 }
 
-UNCOMPUTED = ("shapenet-full",)  # no results are committed: they take data or a machine that were not at hand
+# name -> the same with all of its data. No results are committed: they take data and a machine that were not at hand
+IN_FULL = {"shapenet": "shapenet-full"}
 
 
 def experiment(name: str) -> Experiment:
