@@ -18,6 +18,7 @@ from torch.nn import functional
 
 from latentgraph.baselines import lds, population_graph
 from latentgraph.baselines.dgcnn import DGCNN
+from latentgraph.baselines.ensemble import Ensemble
 from latentgraph.baselines.gcn import GAT, GCN, SkipGCN
 from latentgraph.baselines.inception_gcn import InceptionGCN
 from latentgraph.baselines.knn_gcn import KnnGCN
@@ -44,6 +45,7 @@ METHODS: dict[str, Callable[[int], Method]] = {
     "gcn": lambda seed: GCN(seed, steps=60),
     "skip_gcn": lambda seed: SkipGCN(seed, steps=60),
     "gat": lambda seed: GAT(seed, steps=60),
+    "ensemble": lambda seed: Ensemble(lambda one: GCN(one, steps=30), seed, members=2),
     "knn_gcn": lambda seed: KnnGCN(seed, steps=60),
     "dgcnn": lambda seed: DGCNN(seed, steps=60),
     "spectral_gcn": lambda seed: SpectralGCN(seed, steps=80),
@@ -54,7 +56,7 @@ METHODS: dict[str, Callable[[int], Method]] = {
     "logistic_regression": lambda seed: logistic_regression(strengths=(0.01, 1.0)),
     "random_forest": lambda seed: random_forest(seed),
 }
-NEEDS_EDGES = ("gcn", "skip_gcn", "gat")
+NEEDS_EDGES = ("gcn", "skip_gcn", "gat", "ensemble")
 
 
 @pytest.fixture(autouse=True)

@@ -86,6 +86,17 @@ def test_tables_run_end_to_end_and_share_their_cells(tmp_path: Path, capsys: pyt
     assert path.read_text() == before
 
 
+@pytest.mark.data
+@needs_data
+def test_neighbours_of_documents_end_to_end(tmp_path: Path) -> None:
+    """The nearest documents, found once or in every layer, on sparse features; the seed is named by its column."""
+    command = ["reproduce", "citation-methods", "--quick", "--out", str(tmp_path), "--only", "Cora", "seed=0"]
+    for method in ("DGCNN", "kNN-GCN"):
+        assert main([*command, method]) == 0
+    rows = [json.loads(line) for line in (tmp_path / "citation-quick.jsonl").read_text().splitlines()]
+    assert {row["method"]: row["accuracy"] > 0.3 for row in rows} == {"DGCNN": True, "kNN-GCN": True}
+
+
 def test_unknown_words_and_numbers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["reproduce", "citation-k", "--out", str(tmp_path)]
     assert main([*command, "--only", "Korah"]) == 2

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +14,9 @@ from latentgraph.datasets.news import news
 from latentgraph.datasets.nhanes import DIABETES, diabetes
 from latentgraph.experiments import docs, suite
 from latentgraph.experiments.catalogue import CATALOGUE, IN_FULL, experiment
-from latentgraph.experiments.results import Results
-from latentgraph.experiments.running import results_file
+from latentgraph.experiments.experiment import best_first
+from latentgraph.experiments.results import Results, versions
+from latentgraph.experiments.running import _words, results_file
 from latentgraph.experiments.suite_data import TABLES
 
 needs_data = pytest.mark.skipif(
@@ -101,6 +103,31 @@ def test_tables_of_the_suite() -> None:
     texts, groups = news()
     assert len(texts) == len(groups) == 18846
     assert len(set(groups)) == 20
+
+
+def test_a_cell_is_named_by_values_or_columns() -> None:
+    """Where a number could be a seed or a fold, the column tells."""
+    words = _words({"method": "dDGM", "fold": 0, "seed": 3})
+    assert {"dDGM", "0", "3", "fold=0", "seed=3", "method=dDGM"} == words
+
+
+def test_results_tell_the_commit() -> None:
+    """In a checkout; and there is none where there is no repository."""
+    checkout = Path(__file__).parents[1]
+    assert ("commit" in versions()) == ((checkout / ".git").exists() and shutil.which("git") is not None)
+    assert {"python", "latentgraph", "torch"} <= versions().keys()
+
+
+def test_methods_are_ordered_by_what_all_have() -> None:
+    """A method is not first because the hard data sets are missing."""
+    found = {"easy alone": [[0.9], []], "both": [[0.95, 0.97], [0.3]], "worse": [[0.7], [0.8]]}
+    assert best_first(found) == ["both", "easy alone", "worse"]
+    assert best_first({"b": [[]], "a": [[]]}) == ["b", "a"]  # nothing in common: as they came
+
+
+def test_published_tables_say_where_they_are_from() -> None:
+    text = (Path(docs.__file__).parent / "published.json").read_text(encoding="utf-8")
+    assert all(table["label"] and table["rows"] for table in json.loads(text).values())
 
 
 def test_pages_show_the_results_files() -> None:

@@ -135,6 +135,17 @@ def test_citation_net_with_more_graph_modules(
     assert net.is_stochastic == (dgm_layers > 0)
 
 
+def test_citation_net_may_choose_itself() -> None:
+    """As in Algorithm 1: a node is nearest to itself, and with one place mostly has that one."""
+    torch.manual_seed(0)
+    x, own = features(40, 10), torch.arange(40)
+    for loop in (False, True):
+        net = citation_net(10, 3, k=1, temperature=1e6, loop=loop)
+        _, (graph,) = net(x, ring(40), generator=torch.Generator().manual_seed(0))
+        assert graph.neighbors is not None
+        assert bool((graph.neighbors[:, 0] == own).all()) is loop
+
+
 def test_citation_net_without_modules_is_the_plain_network() -> None:
     """Broken: the paper's comparison without graph learning does something else than convolve the input graph."""
     net, x, edge_index = citation_net(10, 3, dgm_layers=0), features(20, 10), ring(20)

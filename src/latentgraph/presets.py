@@ -34,13 +34,15 @@ def citation_net(
     f: Builder = gcn,
     g: Builder = gcn,
     temperature: float | None = None,
+    loop: bool = False,
     detach: bool = False,
 ) -> DGMNet:
     """The network of the paper's citation experiments.
 
     A perceptron to 32 features; f of widths 16 and `embed_dim` on the input graph; diffusion with three convolutions
     of widths 32, 16, 8 in all, one for each graph module and the rest for the last; a final perceptron (8, 8, classes).
-    `dgm_layers=0` diffuses on the input graph: the plain network that the paper compares with.
+    `dgm_layers=0` diffuses on the input graph: the plain network that the paper compares with. With `loop`, as in the
+    paper's Algorithm 1, a node is a candidate for itself, and mostly one of its own k.
     """
     if not 0 <= dgm_layers <= 3:
         raise InputError(f"dgm_layers={dgm_layers} but there are three convolutions to share: choose 0 to 3.")
@@ -52,7 +54,7 @@ def citation_net(
     for layer in range(dgm_layers):
         is_last = layer == dgm_layers - 1
         seen = widths[layer] + x_hat_dim
-        dgm = DiscreteDGM(f([seen, 16, embed_dim]), k, geometry=geometry, temperature=temperature)
+        dgm = DiscreteDGM(f([seen, 16, embed_dim]), k, geometry=geometry, temperature=temperature, loop=loop)
         layers.append((dgm, _activated(g, widths[layer:] if is_last else widths[layer : layer + 2])))
         x_hat_dim = seen if f is identity else embed_dim
     pre = Stack(SparseLinear(in_features, 32), nn.ReLU())

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from latentgraph.baselines.method import Method, NetworkMethod, Population
+from latentgraph.training import History
 
 APART = 1000  # between the seeds of two members, so that members of ensembles with seeds 0, 1, ... differ
 
@@ -22,6 +23,7 @@ class Ensemble(Method):
     def fit(self, population: Population) -> Self:
         for member in self.members:
             member.fit(population)
+        self.history = History([row for member in self.members for row in member.history.rows])
         return self
 
     def predict(self, population: Population) -> Tensor:

@@ -35,6 +35,7 @@ from latentgraph.training import classification, mean_probability_nll
 TEMPERATURE = 4.0  # where t starts: the paper does not say. Calibrated to tiny initial distances it would be 10^4
 BASE = "dDGM"  # k = 5, Euclidean, d = 4, one graph module, f = g = gcn
 LONGER = "dDGM, 5 times the steps"
+WITH_ITSELF = {k: f"dDGM, k={k}, itself among them" for k in (1, 3, 5)}  # as in the paper's Algorithm 1
 OURS = "dDGM, best"
 PLAIN_KNN = "kNN-GCN, plain distance"
 SKIP = "GCN with skip"  # the control for OURS, which has skip connections, too
@@ -123,6 +124,7 @@ def _paper(times: int = 1, **variant: Any) -> Make:
 PAPER: dict[str, Make] = {
     BASE: _paper(),
     **{f"{BASE}, k={k}": _paper(k=k) for k in (1, 3, 10, 20)},
+    **{name: _paper(k=k, loop=True) for k, name in WITH_ITSELF.items()},
     **{f"{BASE}, {name}": _paper(geometry=geometry) for name, geometry in GEOMETRIES.items()},
     **{f"{BASE}, d={d}": _paper(embed_dim=d) for d in (2, 6, 8)},
     **{f"{BASE}, {count} modules": _paper(dgm_layers=count) for count in (2, 3)},

@@ -12,7 +12,7 @@ from latentgraph.datasets.heterophilic import FILES, SPLITS, heterophilic
 from latentgraph.experiments import citation_methods
 from latentgraph.experiments.citation import MOST_STEPS, accuracies, population
 from latentgraph.experiments.citation_methods import BASE, COMPARED, OURS, PAPER, SKIP, Make, network
-from latentgraph.experiments.experiment import Cell, Experiment, gain, mean_and_deviation, paired
+from latentgraph.experiments.experiment import Cell, Experiment, best_first, gain, mean_and_deviation, paired
 from latentgraph.experiments.recipe import RecipeWithBothGraphs, RecipeWithoutGraph
 from latentgraph.experiments.results import Results
 from latentgraph.text_table import Table
@@ -61,8 +61,7 @@ def compute(cell: Cell, quick: bool, data_root: str | None) -> dict[str, float]:
 def tables(results: Results) -> list[Table]:
     """The best mean over the graphs first."""
     found = {method: [results.column("accuracy", data=data, method=method) for data in FILES] for method in METHODS}
-    order = sorted(METHODS, key=lambda method: -np.mean([np.mean(values) for values in found[method] if values] or 0))
-    rows = [[method, *(mean_and_deviation(values, SPLITS) for values in found[method])] for method in order]
+    rows = [[method, *(mean_and_deviation(values, SPLITS) for values in found[method])] for method in best_first(found)]
     title = f"accuracy in %, mean ± standard deviation of {SPLITS} splits; another number of splits in brackets"
     gains = [_gains(results, data) for data in FILES]
     header = ["graph", "better of MLP and GCN", *LEARNED]

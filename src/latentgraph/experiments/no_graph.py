@@ -9,7 +9,6 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, Self
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -29,7 +28,7 @@ from latentgraph.experiments.citation_methods import (
     network,
 )
 from latentgraph.experiments.dgm_method import AsItComes
-from latentgraph.experiments.experiment import Cell, Experiment, as_printed, mean_and_deviation
+from latentgraph.experiments.experiment import Cell, Experiment, as_printed, best_first, mean_and_deviation
 from latentgraph.experiments.few_labels import Smoothed
 from latentgraph.experiments.no_graph_data import DATA, without_graph
 from latentgraph.experiments.recipe import RecipeWithoutGraph
@@ -151,8 +150,7 @@ def _edges(method: Method, seen: Population) -> Tensor | None:
 def tables(results: Results) -> list[Table]:
     """The best mean first; below, what others printed."""
     found = {method: [results.column("accuracy", data=data, method=method) for data in DATA] for method in METHODS}
-    order = sorted(METHODS, key=lambda method: -np.mean([np.mean(values) for values in found[method] if values] or 0))
-    rows = [[method, *(mean_and_deviation(values, SEEDS) for values in found[method])] for method in order]
+    rows = [[method, *(mean_and_deviation(values, SEEDS) for values in found[method])] for method in best_first(found)]
     printed = published("no-graph")["rows"]
     rows += [[name, *(as_printed(row.get(data)) for data in DATA)] for name, row in printed.items()]
     title = f"accuracy in %, mean ± standard deviation of {SEEDS} runs; another number of runs in brackets"

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shutil
+import subprocess
 from collections.abc import Mapping
+from functools import cache
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
@@ -67,8 +70,24 @@ class Results:
         return dict(zip(self.column(key, **cell), self.column(name, **cell), strict=True))
 
 
+@cache
 def versions() -> dict[str, str]:
-    return {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}}
+    """Of python and the libraries; in a checkout of this repository, which commit it is, too."""
+    found = {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}}
+    return found | ({"commit": commit} if (commit := _commit()) else {})
+
+
+def _commit() -> str:
+    """Such as "d01819e", or "d01819e-dirty" where sources have been changed since; empty if this is no checkout."""
+    checkout = Path(__file__).parents[3]
+    if not (checkout / ".git").exists() or not shutil.which("git"):
+        return ""
+
+    def git(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(["git", "-C", str(checkout), *words], capture_output=True, text=True, check=False)  # noqa: S603, S607
+
+    changed = git("diff", "--quiet", "HEAD", "--", "src").returncode
+    return git("rev-parse", "--short", "HEAD").stdout.strip() + ("-dirty" if changed else "")
 
 
 def published(table: str) -> dict[str, Any]:

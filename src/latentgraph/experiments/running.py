@@ -38,7 +38,7 @@ def run(
     ----------
     seeds : runs of each cell, default the experiment's
     jobs : processes at work; each computes whole cells with one thread, so their number changes no result
-    only : values that a cell must all have ("Cora", "dDGM, k=10", ...), default all cells
+    only : values that a cell must all have ("Cora", "dDGM, k=10", "fold=0", ...), default all cells
     """
     found = experiment(name)
     if jobs < 1 or (seeds is not None and seeds < 1):
@@ -46,7 +46,7 @@ def run(
     results = Results(results_file(name, out, quick=quick), found.key)
     runs = (1 if quick else found.seeds) if seeds is None else seeds
     everything = found.cells(runs, quick, data_root)
-    cells = [cell for cell in everything if set(only) <= set(map(str, cell.values()))]
+    cells = [cell for cell in everything if set(only) <= _words(cell)]
     if not cells:
         values = sorted({str(value) for cell in everything for value in cell.values()})
         raise InputError(
@@ -62,6 +62,11 @@ def run(
             done += 1
             report(done, {key: value for key, value in measured.items() if isinstance(value, float)})
     return results
+
+
+def _words(cell: Cell) -> set[str]:
+    """What a cell can be called by: its values, and where one could mean two columns, the column before it."""
+    return {str(value) for value in cell.values()} | {f"{column}={value}" for column, value in cell.items()}
 
 
 def pictures(name: str, out: Path, *, quick: bool = False, data_root: str | None = None) -> list[Path]:

@@ -14,7 +14,7 @@ from sklearn.model_selection import StratifiedKFold, train_test_split
 from torch import Tensor
 
 from latentgraph.datasets.tu import NAMES, tu
-from latentgraph.experiments.experiment import Cell, Experiment, as_printed, mean_and_deviation
+from latentgraph.experiments.experiment import Cell, Experiment, as_printed, best_first, mean_and_deviation
 from latentgraph.experiments.results import Results, published
 from latentgraph.experiments.whole_graph_methods import METHODS
 from latentgraph.graph_sets import GraphSet
@@ -67,8 +67,7 @@ def compute(cell: Cell, quick: bool, data_root: str | None) -> dict[str, float]:
 def tables(results: Results) -> list[Table]:
     """The best mean over the collections first; below, what others printed."""
     found = {method: [results.column("accuracy", data=data, method=method) for data in NAMES] for method in METHODS}
-    order = sorted(METHODS, key=lambda method: -np.mean([np.mean(values) for values in found[method] if values] or 0))
-    rows = [[method, *(mean_and_deviation(values, FOLDS) for values in found[method])] for method in order]
+    rows = [[method, *(mean_and_deviation(values, FOLDS) for values in found[method])] for method in best_first(found)]
     printed = published("whole-graphs")["rows"]
     rows += [[name, *(as_printed(row.get(data)) for data in NAMES)] for name, row in printed.items()]
     return [
