@@ -72,11 +72,16 @@ def budget_of(data: str, quick: bool) -> Budget:
 
 
 @cache
+def whole(data: str, data_root: str | None) -> ShapeNetPart:
+    """All shapes with all their points."""
+    return shapenet_subset(data_root) if data == SUBSET else shapenet_part(data_file(FOLDER, data_root, HOW_TO_GET))
+
+
+@cache
 def shapes_of(data: str, quick: bool, data_root: str | None) -> ShapeNetPart:
     """Training shapes with all their points; those to choose by and to test on with as many as the budget has."""
-    whole = shapenet_subset(data_root) if data == SUBSET else shapenet_part(data_file(FOLDER, data_root, HOW_TO_GET))
     budget, generator = budget_of(data, quick), torch.Generator().manual_seed(0)
-    train, *others = (_first_of_each(clouds, budget.shapes) for clouds in whole)
+    train, *others = (_first_of_each(clouds, budget.shapes) for clouds in whole(data, data_root))
     return ShapeNetPart(
         train, *([some_points(cloud, budget.points, generator) for cloud in clouds] for clouds in others)
     )

@@ -9,7 +9,7 @@ import torch
 from latentgraph.clouds import together
 from latentgraph.datasets.shapenet import CATEGORIES
 from latentgraph.experiments.running import cell_folder
-from latentgraph.experiments.shapenet import shapes_of
+from latentgraph.experiments.shapenet import whole
 from latentgraph.experiments.shapenet_networks import OURS, PLAIN, kept_network
 from latentgraph.explorer.cloud_figures import cloud_figure
 from latentgraph.explorer.picture import saved
@@ -28,9 +28,8 @@ def draw(name: str, data: str, out: Path, quick: bool, data_root: str | None) ->
     nets = [(method, net) for method, folder in folders.items() if (net := kept_network(method, folder)) is not None]
     if len(nets) < len(folders):
         return []
-    shape = next(
-        cloud for cloud in shapes_of(data, quick, data_root).test if cloud.category == CATEGORIES.index(CATEGORY)
-    )
+    test = whole(data, data_root).test  # with all their points: with the few of the budget a shape is hard to see
+    shape = next(cloud for cloud in test if cloud.category == CATEGORIES.index(CATEGORY))
     nodes = together([shape])
     graphs: dict[str, LatentGraph] = {}
     for method, net in nets:
@@ -39,5 +38,5 @@ def draw(name: str, data: str, out: Path, quick: bool, data_root: str | None) ->
         graphs |= {f"{method}, {words}": found[layer - 1] for layer, words in LAYERS.items()}
     # Points at the ends of the thing: the nose, the tip of a wing.
     chosen = [int(shape.points[:, 0].argmax()), int(shape.points[:, 2].argmax())]
-    figure = cloud_figure(shape.points.numpy(), chosen, graphs)
+    figure = cloud_figure(shape.points.numpy(), chosen, graphs, tilt=50.0)  # both wings are seen
     return [saved(figure, out / f"{name}{'-quick' if quick else ''}.png")]

@@ -58,6 +58,7 @@ def cloud_figure(
             "points, and at least one node and one graph."
         )
     place = _seen_from(points, turn, tilt)
+    size = float(np.clip(4000 / len(points), 2, 16))  # of a dot: many must not hide each other
     figure = new_figure(2.8 * len(graphs), 2.8 * float(np.ptp(place[:, 1]) / np.ptp(place[:, 0])) * len(nodes) + 0.5)
     grid: Any = figure.subplots(len(nodes), len(graphs), squeeze=False)
     for node, row in zip(nodes, grid, strict=True):
@@ -67,7 +68,7 @@ def cloud_figure(
             value = closeness(graph, node)
             order = value.argsort()
             order = order[order != node]  # near ones on top
-            shown = axes.scatter(*place[order].T, c=value[order], cmap=SCALE, s=16, linewidths=0)
+            shown = axes.scatter(*place[order].T, c=value[order], cmap=SCALE, s=size, linewidths=0)
             axes.scatter(*place[[node]].T, color=CHOSEN, s=60, zorder=3)
     for axes, name in zip(grid[0], graphs, strict=True):
         axes.set_title(name, fontsize=10)
