@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -10,12 +11,13 @@ from torch import Tensor, nn
 
 import latentgraph as lg
 from latentgraph.errors import InputError
+from latentgraph.gradients import Both, Gradient, PlackettLuce, Reinforce, Softmax
 from latentgraph.graph_sets import GraphSet, graph_batches, join
 from latentgraph.loss import graph_loss
 from latentgraph.pooling import PooledNet, pool
 from latentgraph.probability import plackett_luce
 from latentgraph.stacks import Stack, gcn, mlp
-from latentgraph.training import evaluate, fit
+from latentgraph.training import Batches, evaluate, fit
 
 SIZES = [3, 1, 9, 2, 6]
 
@@ -207,6 +209,35 @@ def test_graph_loss_sums_over_the_nodes_of_a_graph() -> None:
     log_p = graph.log_p.view(13, 3).sum(1)
     expected = 2 * log_p[:5].sum() - log_p[5:].sum()
     torch.testing.assert_close(graph_loss(graph, graphs.credit(delta, torch.tensor([0, 1]))), expected)
+
+
+@pytest.mark.parametrize("hops", [None, 2])
+@pytest.mark.parametrize("both", [True, False])
+@pytest.mark.parametrize(
+    "given", [lambda graphs: graphs, lambda graphs: [graphs], lambda graphs: graph_batches(graphs, 2)]
+)
+def test_a_reward_of_a_graph_is_not_handed_on(
+    given: Callable[[GraphSet], Batches], both: bool, hops: int | None
+) -> None:
+    """Broken: the reward of a graph counts once for each of its nodes, however the graphs come."""
+    rewards = PlackettLuce(samples=2, hops=hops)
+    gradient = Both(Softmax(), rewards) if both else rewards
+    with pytest.raises(InputError, match=r"GraphSet.*hops=0"):
+        fit(make_net(), given(graphs_of()), gradient=gradient, steps=1)
+
+
+@pytest.mark.parametrize(
+    "gradient",
+    [
+        PlackettLuce(samples=2, hops=0),
+        Both(Softmax(), PlackettLuce(samples=2, hops=0)),
+        Reinforce(lg.SampleMeanBaseline(), samples=2),
+        Softmax(),
+    ],
+)
+def test_gradients_for_whole_graphs(gradient: Gradient) -> None:
+    history = fit(make_net(), graphs_of(), gradient=gradient, steps=1)
+    assert ("graph_loss" in history.rows[0]) == (gradient.baseline is not None)
 
 
 def test_baseline_knows_graphs_by_their_number_in_mini_batches() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -41,6 +42,8 @@ class GraphSet(NodeSet):
     """
 
     edge_index: Tensor | None = None
+
+    shares_rewards: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.batch is None:
