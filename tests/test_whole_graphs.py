@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
@@ -263,6 +264,14 @@ def test_select_keeps_what_belongs_to_a_graph() -> None:
     assert torch.equal(part.graph_of_node[part.edge_index[0]], part.graph_of_node[part.edge_index[1]])
 
 
+def test_select_keeps_the_category_of_a_graph() -> None:
+    graphs = replace(graphs_of([3] * 4), category=torch.tensor([5, 6, 7, 8]))
+    part = graphs.select(torch.tensor([3, 1]))
+    assert part.category is not None
+    assert part.category.tolist() == [6, 8]
+    assert graphs_of().select(torch.tensor([0])).category is None
+
+
 def test_mini_batches_have_graphs_with_targets_only() -> None:
     graphs = graphs_of([3] * 6)
     half = GraphSet(graphs.x, torch.tensor([0, -1, 1, -1, 0, 1]), batch=graphs.batch)
@@ -310,6 +319,7 @@ def test_an_auxiliary_head_sees_the_mean_embedding() -> None:
         ({"mask": torch.tensor([True])}, "there are 2 graphs"),
         ({"mask": torch.tensor([1, 0])}, "must be bool"),
         ({"weight": torch.ones(4)}, "weight has 4 entries"),
+        ({"category": torch.zeros(4, dtype=torch.long)}, "category has 4 entries"),
     ],
 )
 def test_sets_that_do_not_fit_together(change: dict[str, Tensor | None], message: str) -> None:
