@@ -346,6 +346,27 @@ def test_clouds_of_different_sizes_in_one_batch(learned: bool) -> None:
             torch.testing.assert_close(out[rows], alone, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("learned", [True, False])
+def test_clouds_with_too_few_points_for_k_neighbours(learned: bool) -> None:
+    """Broken: one of the graphs, or that of the spatial transform, still wants k other points."""
+    net = point_cloud_net(k=5, learned=learned, num_parts=4, fill=True)
+    sizes = [1, 6, 33]
+    x, batch = features(sum(sizes), 3), torch.arange(3).repeat_interleave(torch.tensor(sizes))
+    net(x, batch=batch, generator=seeded())[0].sum().backward()
+    assert all(p.grad.isfinite().all() for p in net.parameters() if p.grad is not None)
+    net.eval()
+    out, graphs = net(x, batch=batch, generator=seeded(1))
+    assert out.isfinite().all()
+    assert len(graphs) == 3
+    for graph in graphs:
+        assert graph.neighbors is not None
+        assert torch.equal(batch[graph.neighbors], batch[:, None].expand(-1, 5))
+        assert graph.neighbors[0].tolist() == [0] * 5  # nobody else is there
+    torch.testing.assert_close(out[:1], net(x[:1])[0], rtol=1e-4, atol=1e-4)
+    with pytest.raises(InputError, match="fill=True"):
+        point_cloud_net(k=5, learned=learned)(x, batch=batch)
+
+
 def test_graph_ids_need_not_be_consecutive() -> None:
     """Broken: ids 2, 5, 9, as a subset of clouds has them, make empty clouds."""
     net = point_cloud_net(k=5, learned=False, num_parts=4).eval()

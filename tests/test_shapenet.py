@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from torch_geometric.data import Data
+from torch_geometric.datasets import ShapeNet
 
 from latentgraph.cli import main
 from latentgraph.clouds import Cloud, augmented
@@ -25,7 +26,7 @@ needs_data = pytest.mark.skipif(
     not Path(os.environ.get("LATENTGRAPH_DATA", ""), "shapenetpart").is_dir() or "LATENTGRAPH_DATA" not in os.environ,
     reason="LATENTGRAPH_DATA names no folder with shapenetpart/",
 )
-SYNSETS = {name: f"{1000 + number:08d}" for number, name in enumerate(CATEGORIES)}
+SYNSETS = {name: ShapeNet.category_ids[name] for name in CATEGORIES}
 
 
 def made_up(points: int, category: int, seed: int) -> Cloud:
@@ -132,6 +133,21 @@ def test_from_pyg() -> None:
         from_pyg(renumbered)
 
 
+@pytest.mark.parametrize("categories", [None, ["Table", "Mug"]])
+def test_from_the_data_set_of_pyg(tmp_path: Path, categories: list[str] | None) -> None:
+    """Read by PyG from the same folder, which it calls raw, the clouds are those that our loader reads."""
+    write_folder(tmp_path / "raw")
+    ours = shapenet_part(tmp_path / "raw").train
+    dataset = ShapeNet(str(tmp_path), categories, split="train")
+    found = from_pyg(dataset, dataset.categories)
+    wanted = [c for c in ours if categories is None or CATEGORIES[c.category] in categories]
+    assert len(found) == len(wanted) > 0
+    for cloud, own in zip(found, wanted, strict=True):
+        assert cloud.category == own.category
+        assert torch.equal(cloud.part, own.part)
+        torch.testing.assert_close(cloud.points, own.points)
+
+
 @pytest.mark.data
 @needs_data
 def test_the_subset() -> None:
@@ -218,11 +234,13 @@ def test_the_quick_table_through_the_command_line(tmp_path: Path, capsys: pytest
 def test_the_complete_data_in_its_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The whole of ShapeNet part by the same command; without the data, a message that says where to get it."""
     command = ["reproduce", "shapenet", "--full", "--quick", "--out", str(tmp_path), "--data-root", str(tmp_path)]
-    command += ["--only", shapenet.NEAREST]
-    assert main(command) == 2
+    first, second = ["--only", shapenet.NEAREST], ["--only", "dDGM"]
+    assert main([*command, *first]) == 2
     assert "Register with ShapeNet" in capsys.readouterr().err
     write_folder(tmp_path / "shapenetcore_partanno_segmentation_benchmark_v0_normal")
-    assert main(command) == 0
-    row = json.loads((tmp_path / "shapenet-full-quick.jsonl").read_text())
-    assert (row["data"], row["method"]) == ("complete", shapenet.NEAREST)
-    assert row["instance"] > 0.5  # parts lie below each other in every thing
+    assert main([*command, *first]) == main([*command, *second]) == 0
+    nearest, network = map(json.loads, (tmp_path / "shapenet-full-quick.jsonl").read_text().splitlines())
+    assert (nearest["data"], nearest["method"]) == ("complete", shapenet.NEAREST)
+    assert nearest["instance"] > 0.5  # parts lie below each other in every thing
+    assert (network["data"], network["method"], network["steps"]) == ("complete", "dDGM", shapenet.QUICK.steps)
+    assert 0 < network["instance"] < 1

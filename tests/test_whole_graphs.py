@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,12 +12,13 @@ from torch import Tensor, nn
 
 import latentgraph as lg
 from latentgraph.errors import InputError
+from latentgraph.gradients import Both, Gradient, PlackettLuce, Reinforce, Softmax
 from latentgraph.graph_sets import GraphSet, graph_batches, join
 from latentgraph.loss import graph_loss
 from latentgraph.pooling import PooledNet, pool
 from latentgraph.probability import plackett_luce
 from latentgraph.stacks import Stack, gcn, mlp
-from latentgraph.training import evaluate, fit
+from latentgraph.training import Batches, evaluate, fit
 
 SIZES = [3, 1, 9, 2, 6]
 
@@ -209,6 +212,35 @@ def test_graph_loss_sums_over_the_nodes_of_a_graph() -> None:
     torch.testing.assert_close(graph_loss(graph, graphs.credit(delta, torch.tensor([0, 1]))), expected)
 
 
+@pytest.mark.parametrize("hops", [None, 2])
+@pytest.mark.parametrize("both", [True, False])
+@pytest.mark.parametrize(
+    "given", [lambda graphs: graphs, lambda graphs: [graphs], lambda graphs: graph_batches(graphs, 2)]
+)
+def test_a_reward_of_a_graph_is_not_handed_on(
+    given: Callable[[GraphSet], Batches], both: bool, hops: int | None
+) -> None:
+    """Broken: the reward of a graph counts once for each of its nodes, however the graphs come."""
+    rewards = PlackettLuce(samples=2, hops=hops)
+    gradient = Both(Softmax(), rewards) if both else rewards
+    with pytest.raises(InputError, match=r"GraphSet.*hops=0"):
+        fit(make_net(), given(graphs_of()), gradient=gradient, steps=1)
+
+
+@pytest.mark.parametrize(
+    "gradient",
+    [
+        PlackettLuce(samples=2, hops=0),
+        Both(Softmax(), PlackettLuce(samples=2, hops=0)),
+        Reinforce(lg.SampleMeanBaseline(), samples=2),
+        Softmax(),
+    ],
+)
+def test_gradients_for_whole_graphs(gradient: Gradient) -> None:
+    history = fit(make_net(), graphs_of(), gradient=gradient, steps=1)
+    assert ("graph_loss" in history.rows[0]) == (gradient.baseline is not None)
+
+
 def test_baseline_knows_graphs_by_their_number_in_mini_batches() -> None:
     """Whatever mini-batch a graph comes in, its average is its own."""
     graphs = graphs_of([4] * 10)
@@ -230,6 +262,14 @@ def test_select_keeps_what_belongs_to_a_graph() -> None:
     assert part.edge_index is not None
     assert part.edge_index.shape[1] == 2 * 15
     assert torch.equal(part.graph_of_node[part.edge_index[0]], part.graph_of_node[part.edge_index[1]])
+
+
+def test_select_keeps_the_category_of_a_graph() -> None:
+    graphs = replace(graphs_of([3] * 4), category=torch.tensor([5, 6, 7, 8]))
+    part = graphs.select(torch.tensor([3, 1]))
+    assert part.category is not None
+    assert part.category.tolist() == [6, 8]
+    assert graphs_of().select(torch.tensor([0])).category is None
 
 
 def test_mini_batches_have_graphs_with_targets_only() -> None:
@@ -279,6 +319,7 @@ def test_an_auxiliary_head_sees_the_mean_embedding() -> None:
         ({"mask": torch.tensor([True])}, "there are 2 graphs"),
         ({"mask": torch.tensor([1, 0])}, "must be bool"),
         ({"weight": torch.ones(4)}, "weight has 4 entries"),
+        ({"category": torch.zeros(4, dtype=torch.long)}, "category has 4 entries"),
     ],
 )
 def test_sets_that_do_not_fit_together(change: dict[str, Tensor | None], message: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -32,6 +33,7 @@ class GraphSet(NodeSet):
     node_id : (g,) the numbers under which `MovingAverageBaseline` knows the graphs; default 0 .. g-1. `select` keeps
         them, so the baseline of a set of graphs is `MovingAverageBaseline(len(graphs.y))`, mini-batches or not
     weight : (g,) how much each graph counts in the loss, default the same
+    category : (g,) what kind of thing each graph is, for a network that is told, or None
 
     Examples
     --------
@@ -41,6 +43,8 @@ class GraphSet(NodeSet):
     """
 
     edge_index: Tensor | None = None
+
+    shares_rewards: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.batch is None:
@@ -53,7 +57,7 @@ class GraphSet(NodeSet):
                 f"batch has the graph ids {ids.tolist()[:6]} ... for {len(self.y)} targets; it must go from 0 to "
                 f"{len(self.y) - 1} in ascending order, with at least one node for each graph."
             )
-        for name in ("mask", "node_id", "weight"):
+        for name in ("mask", "node_id", "weight", "category"):
             value = getattr(self, name)
             if value is not None and len(value) != len(self.y):
                 raise InputError(f"{name} has {len(value)} entries but there are {len(self.y)} graphs.")
@@ -90,6 +94,7 @@ class GraphSet(NodeSet):
             new_graph.index_select(0, self.graph_of_node.index_select(0, nodes)),
             graphs if self.node_id is None else self.node_id.index_select(0, graphs),
             None if self.weight is None else self.weight.index_select(0, graphs),
+            None if self.category is None else self.category.index_select(0, graphs),
         )
 
     def _edges_of(self, nodes: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -38,6 +38,8 @@ class NodeSet:
     node_id: Tensor | None = None
     weight: Tensor | None = None
     category: Tensor | None = None
+
+    shares_rewards: ClassVar[bool] = False  # whether `credit` gives one reward to several nodes
 
     def __post_init__(self) -> None:
         for name in ("y", "mask", "batch", "node_id", "weight"):

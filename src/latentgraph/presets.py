@@ -128,10 +128,12 @@ def point_cloud_net(
     k: int = 20,
     embed_dim: int = 16,
     learned: bool = True,
+    fill: bool = False,
 ) -> PointCloudNet:
     """The part-segmentation network of the paper's point clouds: DGCNN's, with graph modules of depth 16 and k = 20.
 
-    `learned=False` is DGCNN itself, with the nearest neighbours of the features.
+    `learned=False` is DGCNN itself, with the nearest neighbours of the features. With `fill` clouds may have k points
+    or fewer, see `DiscreteDGM`.
 
     >>> net = point_cloud_net(k=5)
     >>> x, cloud = torch.randn(50, 3), torch.tensor([0] * 20 + [1] * 30)  # two clouds of different sizes
@@ -142,9 +144,9 @@ def point_cloud_net(
     layers: list[tuple[nn.Module | None, nn.Module]] = []
     for layer, (a, b) in enumerate(pairwise(_edge_widths(in_features))):
         seen = a + (embed_dim if layer else 0)
-        dgm = DiscreteDGM(nn.Linear(seen, embed_dim), k) if learned else _knn(k)
+        dgm = DiscreteDGM(nn.Linear(seen, embed_dim), k, fill=fill) if learned else _knn(k, fill=fill)
         layers.append((dgm, EdgeConv(a, b, aggr="max", message=_point_mlp([2 * a, *[b] * _DEPTHS[layer]]))))
-    transform = SpatialTransform(in_features, k)
+    transform = SpatialTransform(in_features, k, fill=fill)
     return PointCloudNet(transform, DGMNet(layers, jump=True, stack=learned), num_parts, num_categories)
 
 
@@ -237,13 +239,13 @@ class PointCloudNet(nn.Module):
 class SpatialTransform(nn.Module):
     """Learns a d x d matrix for each cloud and applies it, starting from the identity.
 
-    `k` neighbours of each point are seen, or the point alone if it is None.
+    `k` neighbours of each point are seen, or the point alone if it is None; `fill` as in `DiscreteDGM`.
     """
 
-    def __init__(self, in_features: int, k: int | None) -> None:
+    def __init__(self, in_features: int, k: int | None, *, fill: bool = False) -> None:
         super().__init__()
         self.in_features = in_features
-        self.neighbours = None if k is None else _knn(k)
+        self.neighbours = None if k is None else _knn(k, fill=fill)
         self.edges = (
             _point_mlp([in_features, 64, 128])
             if k is None
@@ -265,9 +267,9 @@ class SpatialTransform(nn.Module):
         return torch.einsum("ni,nij->nj", x, matrix.index_select(0, batch))
 
 
-def _knn(k: int) -> DiscreteDGM:
+def _knn(k: int, *, fill: bool = False) -> DiscreteDGM:
     """The k nearest neighbours of the features as they are; its temperature plays no part and is not trained."""
-    dgm = DiscreteDGM(nn.Identity(), k, temperature=1.0, noise=False)
+    dgm = DiscreteDGM(nn.Identity(), k, temperature=1.0, noise=False, fill=fill)
     dgm.log_temperature.requires_grad_(False)
     return dgm
 

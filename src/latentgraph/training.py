@@ -207,6 +207,7 @@ def fit(
             if anneal is not None and step > 1:
                 anneal.advance(net, step)
             nodes = work.nodes(train, step, generator)
+            _check_credit(gradient, nodes)
             with work.sampling(generator) as drawn:
                 values, graphs = _step(
                     net,
@@ -371,6 +372,15 @@ def _call(
     if nodes.category is not None:  # only a network that is given categories has to know the word
         options = {**options, "category": nodes.category}
     return net(nodes.x, nodes.edge_index, nodes.batch, generator=generator, **options)
+
+
+def _check_credit(gradient: Gradient | None, nodes: NodeSet) -> None:
+    """In every step, for a function that makes node sets does not tell beforehand which kind it makes."""
+    if gradient is not None and gradient.spreads_rewards and nodes.shares_rewards:
+        raise InputError(
+            f"{gradient!r} hands the reward of a node on to others, but in a {type(nodes).__name__} all nodes of a "
+            "graph have its reward already: it would count once for each node. Use PlackettLuce(hops=0)."
+        )
 
 
 def _deltas(baseline: nn.Module, reward: Tensor, labelled: Labelled) -> Tensor:

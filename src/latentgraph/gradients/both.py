@@ -39,6 +39,10 @@ class Both(Gradient):
     def baseline(self) -> nn.Module | None:  # type: ignore[override]
         return self.rewards.baseline
 
+    @property
+    def spreads_rewards(self) -> bool:
+        return self.rewards.spreads_rewards
+
     def weigh(
         self,
         graph: LatentGraph,

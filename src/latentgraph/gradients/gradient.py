@@ -24,6 +24,11 @@ class Gradient:
     samples: int = 1
     baseline: nn.Module | None = None
 
+    @property
+    def spreads_rewards(self) -> bool:
+        """Whether the graph loss credits nodes with the rewards of others, which targets of whole graphs forbid."""
+        return False
+
     def weigh(
         self,
         graph: LatentGraph,

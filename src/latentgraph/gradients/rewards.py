@@ -50,7 +50,8 @@ class PlackettLuce(Gradient):
     Parameters
     ----------
     samples : sampled graphs in a step
-    hops : how far credit goes. 0: to the node's own reward, as in the paper. None: all rewards of its graph
+    hops : how far credit goes. 0: to the node's own reward, as in the paper. None: all rewards of its graph. Whole
+        graphs with one target each (`GraphSet`) need 0: all nodes have the reward of their graph already
     baseline : expected rewards; default for each sample the mean over the others
 
     Examples
@@ -67,6 +68,10 @@ class PlackettLuce(Gradient):
         _check(self.baseline, self.samples)
         if self.hops is not None and self.hops < 0:
             raise InputError(f"hops={self.hops}; it must be 0 or more, or None for the whole graph.")
+
+    @property
+    def spreads_rewards(self) -> bool:
+        return self.hops != 0
 
     def graph_loss(self, graphs: Sequence[LatentGraph], delta: Tensor) -> Tensor:
         drawn = [graph for graph in graphs if graph.neighbors is not None and graph.sampled]
