@@ -75,7 +75,7 @@ class GivenGraphNet(nn.Module):
 class SGCN(RowNetwork):
     """Two convolutions D^-1 A X Theta on the knowledge graph: what the paper's network is without its graph modules.
 
-    512 hidden features instead of 2,048, as in all networks but the paper's own: what one core can do in a minute.
+    512 hidden features instead of 2,048 as in most networks here: what one core can do in a minute.
     """
 
     hidden: tuple[int, ...] = (512,)
