@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from latentgraph.datasets.planetoid import NAMES
 from latentgraph.experiments.catalogue import experiment
 from latentgraph.experiments.citation_methods import OURS, SKIP, WITHOUT_CHANCE
 from latentgraph.experiments.experiment import difference, gain, mean_and_deviation, paired
@@ -113,14 +114,15 @@ def _answer(pairs: Sequence[tuple[float, float]], wanted: int) -> str:
 def _documents() -> list[Goal]:
     papers = published("citation-k")["rows"]["5"]
     found = []
-    for data, (printed, _) in papers.items():
+    for data in NAMES:
+        printed, _ = papers[data]
         where = {"data": data, "split": "paper"}
         shown = f"{data}, paper's split"
         found.append(Goal(shown, "citation-methods", "seed", OURS, ("the paper's dDGM", printed), where))
         found += [Goal(shown, "citation-methods", "seed", OURS, rival, where) for rival in RIVALS]
     return found + [
         Goal(f"{data}, random splits", "citation-random", "split", OURS, rival, {"data": data})
-        for data in papers
+        for data in NAMES
         for rival in RIVALS
     ]
 
