@@ -59,6 +59,9 @@ def side_by_side(
     try:
         with _deaf_to_ctrl_c():  # the processes are started here, and inherit it
             futures = {pool.submit(work, task): (name, task) for name, task in tasks}
+            # The pool watches the processes there were when it last looked, which may be before the last one began, and
+            # would not notice its death. Something more to do makes it look again.
+            pool.submit(_nothing)
         for future in as_completed(futures):
             name, task = futures[future]
             yield task, _result(future.result, name)
@@ -67,6 +70,10 @@ def side_by_side(
         ours.close()
         pool.shutdown(cancel_futures=True)
         theirs.close()
+
+
+def _nothing() -> None:
+    pass
 
 
 def _begin(parent: Connection, threads: int) -> None:
