@@ -20,7 +20,7 @@ from latentgraph.errors import InputError
 from latentgraph.experiments import shapenet, shapenet_networks
 from latentgraph.experiments.results import Results
 from latentgraph.experiments.running import cell_folder, run
-from latentgraph.presets import point_cloud_net
+from latentgraph.presets import PointCloudNet, point_cloud_net
 
 needs_data = pytest.mark.skipif(
     not Path(os.environ.get("LATENTGRAPH_DATA", ""), "shapenetpart").is_dir() or "LATENTGRAPH_DATA" not in os.environ,
@@ -198,6 +198,28 @@ def test_an_interrupted_cell_goes_on_to_the_same_result(tmp_path: Path, monkeypa
     folder = cell_folder("shapenet", tmp_path, CELL, quick=True)
     assert [path.name for path in folder.iterdir()] == ["network"]
     assert shapenet_networks.kept_network("dDGM", folder) is not None
+
+
+@pytest.mark.parametrize(
+    ("method", "learns"),
+    [(shapenet_networks.OURS, True), (shapenet_networks.STRAIGHT, True), (shapenet_networks.FIXED, False)],
+)
+def test_who_moves_f(method: str, learns: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Broken: the straight-through gradient does not reach f, or the control learns a graph."""
+    small(monkeypatch)
+    begun: list[dict[str, torch.Tensor]] = []
+
+    def make() -> PointCloudNet:
+        net = point_cloud_net(k=4, embed_dim=2)
+        begun.append({name: value.clone() for name, value in net.backbone.dgms.named_parameters() if "embed" in name})
+        return net
+
+    monkeypatch.setitem(shapenet_networks.NETWORKS, method, make)
+    shapes = shapenet.shapes_of("subset", True, None)
+    net, _ = shapenet_networks.trained(method, 0, shapes, shapenet.QUICK, tmp_path)
+    now = dict(net.backbone.dgms.named_parameters())
+    assert len(begun[0]) == 6  # weight and bias of three modules
+    assert any(not torch.equal(now[name], value) for name, value in begun[0].items()) == learns
 
 
 def test_means_and_counts_in_the_table(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from latentgraph import store
 from latentgraph.checkpoint import Checkpoint
 from latentgraph.clouds import Cloud, augmented, in_portions, random_batches, some_points, together
 from latentgraph.datasets.shapenet import PARTS, ShapeNetPart
+from latentgraph.gradients import StraightThrough
 from latentgraph.loss import SampleMeanBaseline
 from latentgraph.model import consensus
 from latentgraph.presets import PointCloudNet, point_cloud_net, point_net
@@ -22,10 +23,13 @@ from latentgraph.segmentation import likeliest_part
 from latentgraph.training import History, fit
 
 PLAIN, OURS = "DGCNN", "dDGM"
+STRAIGHT, FIXED = "dDGM, straight-through", "dDGM, f not learned"
 NETWORKS: dict[str, Callable[[], PointCloudNet]] = {
     "no graph (PointNet)": point_net,
     PLAIN: partial(point_cloud_net, learned=False),
     OURS: point_cloud_net,
+    STRAIGHT: point_cloud_net,
+    FIXED: point_cloud_net,
 }
 LR = 2e-3
 CHECKPOINT_SECONDS = 20.0
@@ -57,8 +61,7 @@ def trained(
 ) -> tuple[PointCloudNet, History]:
     """A network with the weights that do best on the validation shapes. An interrupted training goes on in `folder`.
 
-    Adam with a learning rate that falls to zero along a cosine. Where graphs are sampled, the graph loss is added, with
-    the other graph of the same step as what was expected: the points are new in every step.
+    Adam with a learning rate that falls to zero along a cosine.
     """
     device = _device()
     with torch.random.fork_rng():
@@ -70,7 +73,6 @@ def trained(
         budget.clouds,
         lambda cloud, generator: augmented(some_points(cloud, budget.points, generator), generator),
     )
-    graph_loss: dict[str, Any] = {"baseline": SampleMeanBaseline(), "samples": GRAPHS} if net.is_stochastic else {}
     history = fit(
         net,
         lambda step, generator: draw(step, generator).to(device),
@@ -83,9 +85,20 @@ def trained(
         eval_samples=1,
         checkpoint=Checkpoint(folder, seconds=CHECKPOINT_SECONDS),
         seed=seed,
-        **graph_loss,
+        **_learning_graphs(method),
     )
     return net, history
+
+
+def _learning_graphs(method: str) -> dict[str, Any]:
+    """How sampled graphs learn: arguments of `fit`.
+
+    In the paper by the graph loss, with the other graph of the same step as what was expected: the points are new in
+    every step. Without any of these the networks learn to work on the graphs of an f that stays as it began.
+    """
+    if method == OURS:
+        return {"baseline": SampleMeanBaseline(), "samples": GRAPHS}
+    return {"gradient": StraightThrough()} if method == STRAIGHT else {}
 
 
 def segmented(net: PointCloudNet, clouds: Sequence[Cloud], *, size: int, seed: int = 0) -> list[Tensor]:
