@@ -35,7 +35,8 @@ def supports(population: Population, temperature: float) -> bool:
 
 def _reach(population: Population) -> float:
     """The largest coordinate."""
-    return max(float(x.abs().max()) if len(x) else 0.0 for x in (population.x_hat, population.points))
+    tables = {population.x_hat, population.points}  # mostly one and the same
+    return max(float(x.abs().max()) if len(x) else 0.0 for x in tables)
 
 
 def tree_top_k(population: Population, k: int, temperature: float, seed: int | None) -> Tensor:
