@@ -350,7 +350,7 @@ def test_extreme_point_sets(geometry: Geometry, dtype: torch.dtype) -> None:
     for x in (torch.full((3000, dim), 0.25, dtype=dtype), half_twice(2000, dim).to(dtype), lonely):
         for temperature in (1e-3, 1.0, 1e3):
             check_rows(tree_sample(x, 10, temperature, geometry=geometry), len(x))
-    for n in (2, 16, 17, 40, 130):
+    for n in (2, 16, 17, 32, 33, 40, 130):
         x = 0.5 * gaussian(n, dim, seed=n, dtype=dtype)
         check_rows(tree_sample(x, n - 1, 1.0, geometry=geometry), n)
         check_rows(tree_sample(x, n, 1.0, geometry=geometry, loop=True), n, loop=True)

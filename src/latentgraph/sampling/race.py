@@ -219,19 +219,20 @@ def race_cells(
 
 @njit(**INLINE)
 def descend(tree: Tree, packet: Packet, graph: int, home: int) -> tuple[int, int, int]:
-    """Go from the root to the pilot around the home leaf, noting the siblings; returns its first leaf, its leaves and
-    the number of siblings.
+    """Note the siblings on the way from the root to the pilot around the home leaf.
+
+    Returns its first leaf, the number of its leaves and the number of siblings.
     """
     leaf, depth = tree.first_leaf[graph], 0
     node, m = 2 * leaf, tree.first_leaf[graph + 1] - leaf
     while m > packet.pilot:
         half = m // 2
-        left = home < leaf + half
-        at, to = (node + 2 * half, node + 1) if left else (node + 1, node + 2 * half)
-        packet.path[depth, 0] = at
-        packet.path[depth, 1] = leaf + half if left else leaf
-        packet.path[depth, 2] = m - half if left else half
-        node, leaf, m = to, leaf if left else leaf + half, half if left else m - half
+        if home < leaf + half:
+            packet.path[depth, 0], packet.path[depth, 1], packet.path[depth, 2] = node + 2 * half, leaf + half, m - half
+            node, m = node + 1, half
+        else:
+            packet.path[depth, 0], packet.path[depth, 1], packet.path[depth, 2] = node + 1, leaf, half
+            node, leaf, m = node + 2 * half, leaf + half, m - half
         depth += 1
     return leaf, m, depth
 
@@ -240,8 +241,8 @@ def descend(tree: Tree, packet: Packet, graph: int, home: int) -> tuple[int, int
 def put_in_order(tree: Tree, packet: Packet, depth: int, seen: int, end: int, t: float, noise: bool) -> None:
     """Write down in which order the siblings are asked: the nearest first.
 
-    But when with those every row has k, even without itself, and before the others come large cells that are even to
-    all points of the home leaf: they raise the k-th best cheaply.
+    But as soon as every row has k, even without itself, large cells go ahead that are even to all points of the home
+    leaf: they raise the k-th best cheaply.
     """
     level, number, k = depth - 1, 0, packet.k
     while seen <= k and level >= 0:

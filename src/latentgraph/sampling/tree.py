@@ -20,7 +20,7 @@ from latentgraph.sampling.population import Population
 from latentgraph.sampling.race import race_crews
 
 PATIENCE = 2.0  # seconds after which the first call says what it is waiting for
-THREADING_PAYS = 64  # leaves
+THREADING_PAYS = 32  # leaves
 PARTS = 8  # in which each thread's share of the rows is cut: they do not take equally long
 
 
