@@ -28,12 +28,12 @@ from latentgraph.geometry import Geometry  # noqa: E402
 from latentgraph.sampling import lanes as v  # noqa: E402
 from latentgraph.sampling.costs import box_cost, leaf_cost  # noqa: E402
 from latentgraph.sampling.kdtree import BALL, Helpers, Tree, factors_of, plant  # noqa: E402
+from latentgraph.sampling.lanes import FEW, LANES  # noqa: E402
 from latentgraph.sampling.streams import ROUGH, log_waiting_times, word, words  # noqa: E402
 
 Array = np.ndarray[Any, np.dtype[Any]]
 njit: Callable[[Callable[..., Any]], Callable[..., Any]] = numba.njit
 SMALLEST_P = 1e-4
-LANES = 16
 PRODUCT = Product([(Euclidean(), 2), (PoincareBall(1.0), 3), (Sphere(), 2)])
 GEOMETRIES: dict[str, Geometry] = {
     "euclidean": Euclidean(),
@@ -350,7 +350,7 @@ def test_extreme_point_sets(geometry: Geometry, dtype: torch.dtype) -> None:
     for x in (torch.full((3000, dim), 0.25, dtype=dtype), half_twice(2000, dim).to(dtype), lonely):
         for temperature in (1e-3, 1.0, 1e3):
             check_rows(tree_sample(x, 10, temperature, geometry=geometry), len(x))
-    for n in (2, 16, 17, 40, 130):
+    for n in (2, 16, 17, 32, 33, 40, 130):
         x = 0.5 * gaussian(n, dim, seed=n, dtype=dtype)
         check_rows(tree_sample(x, n - 1, 1.0, geometry=geometry), n)
         check_rows(tree_sample(x, n, 1.0, geometry=geometry, loop=True), n, loop=True)
@@ -542,12 +542,12 @@ def test_a_cell_is_as_uneven_as_it_says() -> None:
 
 
 def over_lanes(function: Any) -> Any:
-    """A function of 16 lanes as one of an array."""
+    """A function of lanes as one of an array."""
 
     @njit
     def run(x: Array) -> Array:
         out = np.empty_like(x)
-        for i in range(0, len(x), 16):
+        for i in range(0, len(x), LANES):
             v.store(out, i, function(v.load_floats(x, i)))
         return out
 
@@ -563,7 +563,7 @@ lanes_sqrt = over_lanes(v.sqrt)
 @njit
 def lanes_log_precisely(x: Array) -> Array:
     out = np.empty(len(x))
-    for i in range(0, len(x), 8):
+    for i in range(0, len(x), FEW):
         v.store(out, i, v.log_precisely(v.load_doubles(x, i)))
     return out
 
@@ -571,7 +571,7 @@ def lanes_log_precisely(x: Array) -> Array:
 @njit
 def lanes_log_waiting_times(bits: Array) -> Array:
     out = np.empty(len(bits), np.float32)
-    for i in range(0, len(bits), 16):
+    for i in range(0, len(bits), LANES):
         v.store(out, i, log_waiting_times(v.load_ints(bits, i)))
     return out
 
@@ -593,7 +593,7 @@ def extremes(x: Array, y: Array) -> tuple[Array, Array]:
 @njit
 def all_words(a: Array, b: Array, number: Array) -> tuple[Array, Array]:
     together, apart = np.empty_like(a), np.empty_like(a)
-    for i in range(0, len(a), 16):
+    for i in range(0, len(a), LANES):
         v.store(together, i, words(v.load_ints(a, i), v.load_ints(b, i), v.load_ints(number, i)))
     for i in range(len(a)):
         apart[i] = word(a[i], b[i], number[i])
@@ -608,7 +608,7 @@ def test_lanes_compute_what_numpy_computes() -> None:
     """Bounds rest on these: the margins of the race allow relative errors of about 1e-6."""
     rng = np.random.default_rng(0)
     x = rng.uniform(-86, 86, 16_000).astype(np.float32)
-    far = np.array([-1e30, -100.0, -87.0, 87.0, 100.0, 1e30, 0.0, -0.0] * 2, np.float32)
+    far = np.array([-1e30, -100.0, -87.0, 87.0, 100.0, 1e30, 0.0, -0.0] * 4, np.float32)
     for some in (x, far):
         above = lanes_exp_above(some) / np.exp(some.astype(np.float64).clip(-87, 87))
         assert bool((above >= 1.0).all())
@@ -620,7 +620,7 @@ def test_lanes_compute_what_numpy_computes() -> None:
     np.testing.assert_allclose(lanes_log(x), np.log(x.astype(np.float64)), rtol=1e-6)
     x = np.exp(rng.uniform(-80, 80, 16_000)).astype(np.float32)
     np.testing.assert_allclose(lanes_sqrt(x), np.sqrt(x.astype(np.float64)), rtol=1.2e-7)
-    assert not lanes_sqrt(np.zeros(16, np.float32)).any()
+    assert not lanes_sqrt(np.zeros(LANES, np.float32)).any()
 
 
 def test_precise_logarithms_are_precise() -> None:
@@ -635,7 +635,7 @@ def test_waiting_times_of_the_pilot_are_no_more_than_the_true_ones() -> None:
     """Broken: a point whose noise is enough for the k best is ruled out by its noise in single precision."""
     rng = np.random.default_rng(3)
     bits = rng.integers(0, 1 << 32, 16_000, dtype=np.uint64) >> rng.integers(0, 32, 16_000, dtype=np.uint64)
-    ends = np.array([0, 1, 2, 3, (1 << 32) - 1, (1 << 32) - 2, (1 << 32) - 3, 1 << 31] * 2, np.uint64)
+    ends = np.array([0, 1, 2, 3, (1 << 32) - 1, (1 << 32) - 2, (1 << 32) - 3, 1 << 31] * 4, np.uint64)
     for some in (bits, ends, (1 << 32) - 1 - bits):
         number = (some >> np.uint64(1)).astype(np.float64)
         with np.errstate(divide="ignore"):
@@ -672,22 +672,22 @@ def test_words_are_the_same_alone_and_together() -> None:
 
 @njit
 def box_costs(tree: Any, query: Array, t: float) -> Array:
-    """Of all nodes, for 16 rows."""
-    nodes = 2 * (len(tree.rows) // 16)
-    out = np.empty(nodes * 16, np.float32)
+    """Of all nodes, for the rows of a packet."""
+    nodes = 2 * (len(tree.rows) // LANES)
+    out = np.empty(nodes * LANES, np.float32)
     for node in range(nodes):
-        v.store(out, node * 16, box_cost(tree, node, query, t))
+        v.store(out, node * LANES, box_cost(tree, node, query, t))
     return out
 
 
 @njit
 def leaf_costs(tree: Any, query: Array, t: float) -> Array:
-    """Of all places, for each of 16 rows."""
-    leaves = len(tree.rows) // 16
-    out = np.empty(16 * leaves * 16, np.float32)
-    for lane in range(16):
+    """Of all places, for each row of a packet."""
+    leaves = len(tree.rows) // LANES
+    out = np.empty(LANES * leaves * LANES, np.float32)
+    for lane in range(LANES):
         for leaf in range(leaves):
-            v.store(out, (lane * leaves + leaf) * 16, leaf_cost(tree, leaf, query, lane, t))
+            v.store(out, (lane * leaves + leaf) * LANES, leaf_cost(tree, leaf, query, lane, t))
     return out
 
 
@@ -712,7 +712,7 @@ def test_bounds_never_exceed_the_cost(geometry: Geometry, dtype: torch.dtype, sc
         for home in range(leaves):
             query = tree.lanes[home * coords * LANES : (home + 1) * coords * LANES].copy()
             rows = tree.rows[home * LANES : (home + 1) * LANES]
-            cost = t * true[rows][:, tree.rows]  # (16 rows, places)
+            cost = t * true[rows][:, tree.rows]  # (rows, places)
             allowed = cost * (1 + 1e-9) + 1e-30
             leaf_bound = leaf_costs(tree, query, t).reshape(LANES, -1).astype(np.float64)
             assert bool((leaf_bound * keep <= allowed).all()), (leaf_bound / cost.clip(1e-300)).max()

@@ -1,6 +1,6 @@
 """What a connection costs: t times a squared distance, and bounds of it for the boxes of a kd-tree.
 
-Sixteen rows against a box, one row or sixteen against the points of a leaf: in single precision, by vectors, rounded so
+32 rows against a box, one row or 32 against the points of a leaf: in single precision, by vectors, rounded so
 that bounds hold (`Tree.slack`). One row against one point: in double precision, as the race decides.
 """
 
@@ -91,7 +91,7 @@ def slack_of(tree: Tree) -> float:
 
 @njit(**INLINE)
 def box_cost(tree: Tree, node: int, query: Array, t: float) -> Floats:
-    """What the nearest point of a box may cost the 16 rows."""
+    """What the nearest point of a box may cost the 32 rows."""
     low, high = 2 * node * tree.coords, (2 * node + 1) * tree.coords
     total = v.splat(F(0.0))
     for f in range(factors(tree)):
@@ -127,14 +127,14 @@ def far_cost(tree: Tree, node: int, query: Array, t: float) -> Floats:
 
 @njit(**INLINE)
 def add_square(total: Floats, points: Array, base: int, query: Array, lane: int, c: int) -> Floats:
-    """Add the squared differences of coordinate c between one row and the 16 points of a leaf."""
+    """Add the squared differences of coordinate c between one row and the 32 points of a leaf."""
     difference = v.load_floats(points, base + c * LANES) - v.spread(query, c * LANES + lane)
     return total + difference * difference
 
 
 @njit(**INLINE)
 def leaf_cost(tree: Tree, leaf: int, query: Array, lane: int, t: float) -> Floats:
-    """What the 16 points of a leaf cost one row."""
+    """What the 32 points of a leaf cost one row."""
     base = leaf * tree.coords * LANES
     total = v.splat(F(0.0))
     for f in range(factors(tree)):
@@ -159,14 +159,14 @@ def leaf_cost(tree: Tree, leaf: int, query: Array, lane: int, t: float) -> Float
 
 @njit(**INLINE)
 def add_squares(total: Floats, q: Floats, points: Array, at: int) -> Floats:
-    """Add the squared differences of one coordinate between the 16 rows and one point."""
+    """Add the squared differences of one coordinate between the 32 rows and one point."""
     difference = q - v.spread(points, at)
     return total + difference * difference
 
 
 @njit(**INLINE)
 def pair_costs(tree: Tree, leaf: int, query: Array, t: float, costs: Array, at: int) -> None:
-    """What the 16 points of a leaf cost the 16 rows, written to `costs`: a point's 16 rows side by side."""
+    """What the 32 points of a leaf cost the 32 rows, written to `costs`: a point's 32 rows side by side."""
     for j in range(0, LANES, 4):  # four points at a time: each sum waits for its own last addition only
         base = leaf * tree.coords * LANES + j
         total0, total1, total2, total3 = v.splat(F(0.0)), v.splat(F(0.0)), v.splat(F(0.0)), v.splat(F(0.0))
@@ -194,11 +194,12 @@ def pair_costs(tree: Tree, leaf: int, query: Array, t: float, costs: Array, at: 
 @njit(**{**INLINE, "fastmath": {*JIT["fastmath"], "reassoc"}})
 def cost(tree: Tree, points: Array, own: int, place: int, t: float) -> float:
     """What a point costs a row, in double precision."""
-    total = 0.0
+    total, width = 0.0, tree.points.shape[1]
     for f in range(factors(tree)):
         square, own_norm, its_norm = 0.0, 0.0, 0.0
         for c in range(start_of(tree, f), tree.stop[f]):
-            a, b = float64(points[own, c]), float64(tree.points[place, c])  # float() would keep float32
+            a, b = v.get(points, own * width + c), v.get(tree.points, place * width + c)
+            a, b = float64(a), float64(b)  # float() would keep float32
             square += (a - b) * (a - b)
             if kind_of(tree, f) != FLAT:
                 own_norm += a * a
@@ -212,27 +213,6 @@ def cost(tree: Tree, points: Array, own: int, place: int, t: float) -> float:
             square = 4.0 / c * math.asinh(math.sqrt(c * square / gaps)) ** 2
         total += square
     return t * total
-
-
-@njit(**INLINE)
-def cost_at_hand(tree: Tree, query: Array, lane: int, points: Array, own: int, place: int, t: float) -> float:
-    """The same of a point whose leaf was just looked at: in flat space the lanes hold what the points hold."""
-    if len(tree.bent):
-        return cost(tree, points, own, place, t)
-    at = (place // LANES) * tree.coords * LANES + place % LANES
-    s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
-    for c in range(0, stop_of(tree, 0) * LANES, 4 * LANES):
-        s0 += square_at(tree.lanes, at + c, query, lane + c)
-        s1 += square_at(tree.lanes, at + c + LANES, query, lane + c + LANES)
-        s2 += square_at(tree.lanes, at + c + 2 * LANES, query, lane + c + 2 * LANES)
-        s3 += square_at(tree.lanes, at + c + 3 * LANES, query, lane + c + 3 * LANES)
-    return t * ((s0 + s1) + (s2 + s3))
-
-
-@njit(**INLINE)
-def square_at(lanes: Array, at: int, query: Array, own: int) -> float:
-    difference = float64(v.get(lanes, at)) - float64(v.get(query, own))
-    return difference * difference
 
 
 @njit(**JIT)

@@ -1,4 +1,4 @@
-"""A balanced kd-tree over the points of every graph of a batch, laid out for sixteen lanes."""
+"""A balanced kd-tree over the points of every graph of a batch, laid out for 32 lanes."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ class Helpers(NamedTuple):
 
 FLAT, SPHERE, BALL = 0, 1, 2
 SAMPLE = 64  # points that tell which side of a cell is the widest
-MANY_DIMENSIONS = 12  # from here on the box of 16 points is so large that asking the points costs less than testing it
+MANY_DIMENSIONS = 12  # from here on the box of 32 points is so large that asking the points costs less than testing it
 
 
 class Tree(NamedTuple):
     """The trees of all graphs, one after the other.
 
-    A leaf holds 16 places, of which only the last leaf of a graph may leave some unused. A node of m leaves has its
+    A leaf holds 32 places, of which only the last leaf of a graph may leave some unused. A node of m leaves has its
     left child, of m // 2 leaves, at its own number + 1 and its right child at its number + 2 (m // 2); the root of a
     graph is twice the number of its first leaf. So the points below a node sit side by side.
     """
 
     rows: Array  # (places,) which row of the table sits here; -1 if none does
     points: Array  # (places, d) its coordinates as they came
-    lanes: Array  # flat (leaves, coords, 16) float32: the points of a leaf side by side, coordinate by coordinate
+    lanes: Array  # flat (leaves, coords, 32) float32: the points of a leaf side by side, coordinate by coordinate
     boxes: Array  # flat (nodes, 2, coords) float32: lowest and highest coordinates below a node
     uneven: Array  # (nodes,) float32: squared distances to the nearest and to the farthest corner of the box differ by
     # no less, from wherever they are taken; zero if space is not flat
@@ -57,12 +57,12 @@ class Tree(NamedTuple):
 
 
 class Crews(NamedTuple):
-    """Rows that go through a tree, sixteen at a time: those of a crew have the same home leaf."""
+    """Rows that go through a tree, 32 at a time: those of a crew have the same home leaf."""
 
     home: Array  # (crews,) leaf
-    rows: Array  # (16 crews,) row of the table; -1 if none
-    points: Array  # (16 crews, d) its coordinates
-    lanes: Array  # flat (crews, coords, 16) float32, as in the tree
+    rows: Array  # (32 crews,) row of the table; -1 if none
+    points: Array  # (32 crews, d) its coordinates
+    lanes: Array  # flat (crews, coords, 32) float32, as in the tree
     guests: bool  # whether they come from another table than the points of the tree
 
 
@@ -142,7 +142,7 @@ def plant(
         bent=bent,
         slack=0.0 if exact else 2 * eps * reach,
         rounding=(x.shape[1] + 8) * eps,
-        bunch=1 if x.shape[1] < MANY_DIMENSIONS else 8,
+        bunch=1 if x.shape[1] < MANY_DIMENSIONS else 4,
     )
     cards, spare = np.empty(leaves * LANES, np.uint64), np.empty(leaves * LANES, np.uint64)
     parts = 1 if helpers is None else helpers.number

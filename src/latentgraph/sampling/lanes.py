@@ -1,9 +1,9 @@
-"""Sixteen lanes: a vector type for numba, so that the tree race can be written as arithmetic.
+"""32 lanes: a vector type for numba, so that the tree race can be written as arithmetic.
 
-`Floats` holds 16 single-precision numbers, `Ints` 16 words of 32 bits. LLVM maps them to whatever the machine has (two
-AVX2 registers, one of AVX-512, four of SSE or NEON). Operators work between vectors, and between a vector and a number;
-comparisons give the lanes for which they hold as the bits of a uint32. `Doubles` and `Longs` are 8 numbers of 64 bits,
-for the logarithms of what is decided in double precision. Everything else is a named function below.
+`Floats` holds 32 single-precision numbers, `Ints` 32 words of 32 bits. LLVM maps them to whatever the machine has (two
+registers of AVX-512, four of AVX2, eight of SSE or NEON). Operators work between vectors, and between a vector and a
+number; comparisons give the lanes for which they hold as the bits of a uint32. `Doubles` and `Longs` are 8 numbers of
+64 bits, for the logarithms of what is decided in double precision. Everything else is a named function below.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from numba.extending import intrinsic as _intrinsic
 from numba.extending import lower_builtin, models, register_model
 from numba.np.arrayobj import make_array
 
-LANES = 16
-HALF = LANES // 2  # lanes of double precision
+LANES = 32
+FEW = 8  # lanes of double precision
 
 
 def _can_cache() -> bool:
@@ -49,7 +49,7 @@ intrinsic: Any = _intrinsic
 
 _I32, _I64 = ir.IntType(32), ir.IntType(64)
 _FLOATS, _INTS = ir.VectorType(ir.FloatType(), LANES), ir.VectorType(_I32, LANES)
-_DOUBLES, _LONGS = ir.VectorType(ir.DoubleType(), HALF), ir.VectorType(_I64, HALF)
+_DOUBLES, _LONGS = ir.VectorType(ir.DoubleType(), FEW), ir.VectorType(_I64, FEW)
 
 
 _VECTORS = {"Floats": _FLOATS, "Ints": _INTS, "Doubles": _DOUBLES, "Longs": _LONGS}
@@ -98,7 +98,7 @@ def _binary(op: Any, kind: Any, scalar: Any, result: Any, emit: Any) -> None:
 
 
 def _lanes_where(builder: Any, condition: Any) -> Any:
-    return builder.zext(builder.bitcast(condition, ir.IntType(LANES)), _I32)
+    return builder.bitcast(condition, ir.IntType(LANES))
 
 
 _FAST = tuple(JIT["fastmath"])
@@ -144,7 +144,7 @@ def _make_load(kind: Any) -> Any:
     return load
 
 
-load_floats = _make_load(FLOATS)  # (array, start): 16 float32 of the flat array from `start`
+load_floats = _make_load(FLOATS)  # (array, start): 32 float32 of the flat array from `start`
 load_ints = _make_load(INTS)
 load_doubles = _make_load(DOUBLES)
 
@@ -249,7 +249,7 @@ def choose(typing: Any, x: Any, y: Any, one: Any, other: Any) -> Any:
 
 @intrinsic
 def lane_numbers(typing: Any) -> Any:
-    """0, 1, ..., 15."""
+    """0, 1, ..., 31."""
     constant = ir.Constant(_INTS, [ir.Constant(_I32, lane) for lane in range(LANES)])
     return INTS(), lambda context, builder, sig, args: constant
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from numba import njit, uint32
 
 from latentgraph.sampling import lanes as v
-from latentgraph.sampling.costs import INLINE, JIT, F, pair_costs
+from latentgraph.sampling.costs import INLINE, F, pair_costs
 from latentgraph.sampling.kdtree import Array, Tree
 from latentgraph.sampling.lanes import LANES
 from latentgraph.sampling.packet import NONE, Packet, call, settle
@@ -67,7 +67,7 @@ def add_noise(packet: Packet, first: int, count: int, asked: int) -> None:
             v.store(packet.costs, point * LANES, cost + (log_time + LONG_AGO))
 
 
-@njit(**JIT)
+@njit(**INLINE)
 def race_pilot(
     tree: Tree,
     packet: Packet,

@@ -15,7 +15,7 @@ number has mean x = m exp(-c) / exp(k-th best). So for a cell:
 Whether to go down depends on bounds and on values already known, never on numbers still to be drawn, so the result has
 the law of the race for any tree and any order.
 
-Sixteen rows with the same home leaf go through the tree together, as lanes of a vector. Vector arithmetic is in single
+32 rows with the same home leaf go through the tree together, as lanes of a vector. Vector arithmetic is in single
 precision and only rules out what is certain to lose, with a margin for its rounding; whoever is left is decided in
 double precision. Random numbers are addressed by row and by node or place, not drawn in sequence: which rows are asked
 for, and by how many threads, changes nothing.
@@ -39,7 +39,7 @@ from latentgraph.sampling.streams import GOLDEN, mix, node_number, place_number,
 SMALL = F(0.3)  # expected arrivals up to which it pays to ask first whether there is any
 SPREAD = F(8.0)  # difference of cost within a cell up to which arrivals are generated for the cell as a whole
 WORTHWHILE = 64  # points of the smallest such cell
-ALL_LANES = np.uint32(0xFFFF)
+ALL_LANES = np.uint32(0xFFFFFFFF)
 
 
 @njit(**INLINE)
@@ -173,7 +173,7 @@ def ask(
     return deeper
 
 
-@njit(**JIT)
+@njit(**INLINE)
 def race_cells(
     tree: Tree,
     packet: Packet,
@@ -187,7 +187,6 @@ def race_cells(
     guests: bool,
 ) -> None:
     """A sibling on the path and everything below it, against the rows `asked` of a packet."""
-    packet.path[level, 3] = 1
     node, leaf, m = packet.path[level, 0], packet.path[level, 1], packet.path[level, 2]
     below = F(1.0 - tree.rounding)
     low = box_cost(tree, node, packet.query, t) * below
@@ -218,7 +217,55 @@ def race_cells(
         depth += int64(to_left != uint32(0)) + int64(to_right != uint32(0))
 
 
-@njit(**JIT)
+@njit(**INLINE)
+def descend(tree: Tree, packet: Packet, graph: int, home: int) -> tuple[int, int, int]:
+    """Note the siblings on the way from the root to the pilot around the home leaf.
+
+    Returns its first leaf, the number of its leaves and the number of siblings.
+    """
+    leaf, depth = tree.first_leaf[graph], 0
+    node, m = 2 * leaf, tree.first_leaf[graph + 1] - leaf
+    while m > packet.pilot:
+        half = m // 2
+        if home < leaf + half:
+            packet.path[depth, 0], packet.path[depth, 1], packet.path[depth, 2] = node + 2 * half, leaf + half, m - half
+            node, m = node + 1, half
+        else:
+            packet.path[depth, 0], packet.path[depth, 1], packet.path[depth, 2] = node + 1, leaf, half
+            node, leaf, m = node + 2 * half, leaf + half, m - half
+        depth += 1
+    return leaf, m, depth
+
+
+@njit(**INLINE)
+def put_in_order(tree: Tree, packet: Packet, depth: int, seen: int, end: int, t: float, noise: bool) -> None:
+    """Write down in which order the siblings are asked: the nearest first.
+
+    But as soon as every row has k, even without itself, large cells go ahead that are even to all points of the home
+    leaf: they raise the k-th best cheaply.
+    """
+    level, number, k = depth - 1, 0, packet.k
+    while seen <= k and level >= 0:
+        seen += min(end, (packet.path[level, 1] + packet.path[level, 2]) * LANES) - packet.path[level, 1] * LANES
+        packet.order[number] = level
+        level, number = level - 1, number + 1
+    for up in range(level + 1):
+        packet.path[up, 3] = 0
+    for up in range(level + 1 if noise else 0):
+        sibling = packet.path[up, 0]
+        count = min(end, (packet.path[up, 1] + packet.path[up, 2]) * LANES) - packet.path[up, 1] * LANES
+        if count < WORTHWHILE or count < 4 * k:
+            break
+        spread = far_cost(tree, sibling, packet.guide, t) - box_cost(tree, sibling, packet.guide, t)
+        if (spread < SPREAD) == ALL_LANES:
+            packet.order[number], packet.path[up, 3] = up, 1
+            number += 1
+    for near in range(level, -1, -1):
+        packet.order[number] = near
+        number += packet.path[near, 3] == 0
+
+
+@njit(**INLINE)
 def race_packet(
     tree: Tree,
     packet: Packet,
@@ -235,23 +282,11 @@ def race_packet(
     """The rows of a packet against all points of their graph: the home leaf first, then the siblings of its path."""
     k = packet.k
     for lane in range(LANES):
-        packet.found[lane] = 0
         packet.worst[lane] = NONE
-        for a in range(k):
-            packet.place[lane * k + a] = -1
-    leaf = tree.first_leaf[graph]
-    end = leaf * LANES + tree.size[graph]
-    node, m, depth = 2 * leaf, tree.first_leaf[graph + 1] - leaf, 0
-    while m > packet.pilot:
-        half = m // 2
-        if home < leaf + half:
-            packet.path[depth, 0], packet.path[depth, 1], packet.path[depth, 2] = node + 2 * half, leaf + half, m - half
-            node, m = node + 1, half
-        else:
-            packet.path[depth, 0], packet.path[depth, 1], packet.path[depth, 2] = node + 1, leaf, half
-            node, leaf, m = node + 2 * half, leaf + half, m - half
-        packet.path[depth, 3] = 0
-        depth += 1
+        for a in range(lane * k, (lane + 1) * k):
+            packet.best[a], packet.place[a] = -np.inf, -1
+    end = tree.first_leaf[graph] * LANES + tree.size[graph]
+    leaf, m, depth = descend(tree, packet, graph, home)
     first = leaf * LANES
     seen = min(end, (leaf + m) * LANES) - first
     for lane in range(LANES):
@@ -259,22 +294,9 @@ def race_packet(
             near = home * LANES + (1 if skip_self and lane == 0 and home * LANES + 1 < end else 0)
             packet.base[lane] = cost(tree, points, own + lane, near, t)
     race_pilot(tree, packet, points, own, first, seen, home, asked, skip_self, t, noise)
-    level = depth - 1
-    while seen <= k and level >= 0:  # until every row has k, even without itself
-        race_cells(tree, packet, points, own, level, end, asked, t, noise, guests)
-        seen += min(end, (packet.path[level, 1] + packet.path[level, 2]) * LANES) - packet.path[level, 1] * LANES
-        level -= 1
-    for up in range(level + 1 if noise else 0):  # large even cells first: they raise the k-th best cheaply
-        sibling = packet.path[up, 0]
-        count = min(end, (packet.path[up, 1] + packet.path[up, 2]) * LANES) - packet.path[up, 1] * LANES
-        if count < WORTHWHILE or count < 4 * k:
-            break
-        spread = far_cost(tree, sibling, packet.guide, t) - box_cost(tree, sibling, packet.guide, t)
-        if (spread < SPREAD) == ALL_LANES:
-            race_cells(tree, packet, points, own, up, end, asked, t, noise, guests)
-    for near in range(level, -1, -1):
-        if packet.path[near, 3] == 0:
-            race_cells(tree, packet, points, own, near, end, asked, t, noise, guests)
+    put_in_order(tree, packet, depth, seen, end, t, noise)
+    for number in range(depth):
+        race_cells(tree, packet, points, own, packet.order[number], end, asked, t, noise, guests)
 
 
 @njit(**JIT)

@@ -1,6 +1,6 @@
 """Random numbers that are addressed by row and by node or place, not drawn in sequence.
 
-Which rows are asked for, in which order and by how many threads changes none of them. A vector of sixteen rows sees the
+Which rows are asked for, in which order and by how many threads changes none of them. A vector of 32 rows sees the
 first bits of its numbers; whoever needs one precisely gets further bits of the same number.
 """
 

@@ -20,7 +20,7 @@ from latentgraph.sampling.population import Population
 from latentgraph.sampling.race import race_crews
 
 PATIENCE = 2.0  # seconds after which the first call says what it is waiting for
-THREADING_PAYS = 64  # leaves
+THREADING_PAYS = 32  # leaves
 PARTS = 8  # in which each thread's share of the rows is cut: they do not take equally long
 
 
@@ -35,7 +35,8 @@ def supports(population: Population, temperature: float) -> bool:
 
 def _reach(population: Population) -> float:
     """The largest coordinate."""
-    return max(float(x.abs().max()) if len(x) else 0.0 for x in (population.x_hat, population.points))
+    tables = {population.x_hat, population.points}  # mostly one and the same
+    return max(float(x.abs().max()) if len(x) else 0.0 for x in tables)
 
 
 def tree_top_k(population: Population, k: int, temperature: float, seed: int | None) -> Tensor:
