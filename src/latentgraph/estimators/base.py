@@ -182,7 +182,8 @@ class DGMEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         )
         learn, stop = self._split(y, weight, random)
         steps = self.steps
-        if stop is None and self.validation_fraction and int(learn.sum()) >= FEWEST:
+        # Where labels have weights, the likelihood of all of them alike is not what is wanted.
+        if stop is None and weight is None and self.validation_fraction and int(learn.sum()) >= FEWEST:
             steps = max(1, learning.steps_for(self.net_, head, parts_of(y, learn, self.seed_), steps))
         self.history_: History = learning.train(self.net_, head, learn, stop, steps, checkpoint=self._checkpoint)
         # Predictions in double precision: in single, a row's rounding depends on how many rows are in the call.
