@@ -27,7 +27,7 @@ from latentgraph.checkpoint import Checkpoint
 from latentgraph.errors import InputError
 from latentgraph.estimators import keeping
 from latentgraph.estimators.forest import Forest
-from latentgraph.estimators.learning import FEWEST, Learning, parts_of
+from latentgraph.estimators.learning import node_sets
 from latentgraph.estimators.network import CONVOLUTIONS, FromPrincipal, adamw, network
 from latentgraph.geometry import Euclidean, Geometry, PoincareBall, Sphere
 from latentgraph.gradients import NAMES, by_name
@@ -37,7 +37,7 @@ from latentgraph.layers import DiscreteDGM
 from latentgraph.model import DGMNet, consensus
 from latentgraph.pretraining import METHODS, pretrain
 from latentgraph.sampling import nearest
-from latentgraph.training import History, NodeSet, Task
+from latentgraph.training import History, NodeSet, Task, fit
 from latentgraph.working import current_team
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from latentgraph.explorer import Page
 
 GEOMETRIES: dict[str, type[Geometry]] = {"euclidean": Euclidean, "hyperbolic": PoincareBall, "sphere": Sphere}
-FEW_LABELS = 200  # below, none of them is given away for validation: they are asked in turn
+FEW_LABELS = 200  # below, none of them is given away for validation
 ABSURD = 1e15  # larger features leave no digits for the others
 DIMENSIONS, FEW_DIMENSIONS = 16, 4  # of the graph embedding, unless said
 MANY_ROWS = 50_000  # above, few dimensions: in many, finding neighbours takes ever more time for each row
@@ -162,30 +162,37 @@ class DGMEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             embed = self._dgm.embed
             assert isinstance(embed, FromPrincipal)
             embed.start(inputs)
+        learn, stop = self._split(y, weight, random)
+        # Several processes share all rows; one that is alone learns from a large table in parts.
+        part_size = self.batch_size if partition is None else len(inputs)
+        train, validation, watch = node_sets(
+            NodeSet(inputs, y, learn, self.edge_index_, weight=weight), stop, part_size, self.seed_, to
+        )
+        if partition is not None:
+            assert isinstance(train, NodeSet)
+            train, validation = partition.part(train), validation and partition.part(validation)
         self.net_.to(to)
         head.to(to)
         if self._dgm.gradient is not None and self._dgm.gradient.baseline is not None:
             self._dgm.gradient.baseline.to(to)  # no part of the network
         self.pretraining_ = self._pretrained(inputs.to(to))
-        learning = Learning(
-            NodeSet(inputs, y, None, self.edge_index_, weight=weight),
-            task,
-            auxiliary=self.auxiliary,
-            learning_rate=self.learning_rate,
-            weight_decay=self.weight_decay,
+        self.history_: History = fit(
+            self.net_,
+            train,
+            validation=validation,
+            task=task,
+            auxiliary=head if self.auxiliary else None,
+            auxiliary_weight=self.auxiliary,
+            optimizer=adamw(nn.ModuleList([self.net_, head]), self.learning_rate, self.weight_decay),
+            steps=self.steps,
             patience=self.patience,
-            batch_size=self.batch_size,
+            callbacks=[watch],
+            checkpoint=self._checkpoint,
             seed=self.seed_,
-            device=to,
-            partition=partition,
+            sharing=partition,
             show=self.verbose,
+            title="learning the graph",
         )
-        learn, stop = self._split(y, weight, random)
-        steps = self.steps
-        # Where labels have weights, the likelihood of all of them alike is not what is wanted.
-        if stop is None and weight is None and self.validation_fraction and int(learn.sum()) >= FEWEST:
-            steps = max(1, learning.steps_for(self.net_, head, parts_of(y, learn, self.seed_), steps))
-        self.history_: History = learning.train(self.net_, head, learn, stop, steps, checkpoint=self._checkpoint)
         # Predictions in double precision: in single, a row's rounding depends on how many rows are in the call.
         self.net_.to("cpu").double()
         self.n_iter_ = len(self.history_.rows)

@@ -44,9 +44,7 @@ class DGMClassifier(ClassifierMixin, DGMEstimator):  # type: ignore[misc]
     learning_rate, steps, patience : of Adam; `patience` steps without a better validation score end it
     batch_size : rows of a step. A table with more is learned from in random parts of this size, see
         `latentgraph.minibatch.RandomRows`, unless there is an input graph; others as a whole
-    validation_fraction : part of the labelled rows that decides when to stop. Fewer than 200 are asked in turn instead:
-        a third is kept away, three times, and what was the best number of steps for all three is taken. 0 leaves both
-        out, and weights the second: all labels are learned from, for all `steps`
+    validation_fraction : part of the labelled rows that decides when to stop; with fewer than 200 labels none does
     samples : graphs over which predictions are averaged
     trees : of a random forest that is grown first, on the labelled rows. It tells the network which columns matter, and
         what it thinks of each row: the prediction starts there. 0 leaves it out

@@ -66,7 +66,6 @@ WITHOUT: dict[str, Callable[..., DGMClassifier]] = {
     "the graph": WithoutGraph,
     "learning the graph": GraphAsItStarts,
     "the forest": lambda random_state: DGMClassifier(trees=0, random_state=random_state),
-    "knowing when to stop": lambda random_state: DGMClassifier(validation_fraction=0.0, random_state=random_state),
 }
 METHODS = {f"latentgraph without {part}": make for part, make in WITHOUT.items()}
 

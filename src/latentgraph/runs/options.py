@@ -25,7 +25,7 @@ OPTIONS = [
     Option("weight_decay", 0.3, "of AdamW"),
     Option("steps", 200, "at most so many training steps"),
     Option("patience", 50, "steps without a better validation score that end the training"),
-    Option("validation_fraction", 0.15, "part of the labelled rows that decides when to stop; 0: none does"),
+    Option("validation_fraction", 0.15, "part of the labelled rows that decides when to stop"),
     Option("batch_size", 32768, "rows of a training step; larger tables are learned from in random parts"),
     Option("samples", 8, "graphs over which predictions are averaged"),
     Option("trees", 200, "of a random forest that tells the network what it thinks; 0 for none"),
