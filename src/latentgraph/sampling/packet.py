@@ -22,7 +22,7 @@ class Packet(NamedTuple):
 
     query: Array  # flat (coords, 32) float32: their coordinates side by side
     guide: Array  # the same of the home leaf, whose points decide in which order cells are asked
-    key: Array  # (32,) uint32: two random words of each row
+    key: Array  # (64,) uint32: two random words of each row
     key64: Array  # (32,) uint64: a third, longer one
     base: (
         Array  # (32,) float64: what some near point costs; values are counted from there, or noise would be rounded off
