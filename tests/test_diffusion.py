@@ -120,9 +120,11 @@ def test_gcn_on_edges_by_hand() -> None:
     torch.testing.assert_close(module(x, EDGES), expected)
 
 
-def test_gcn_is_pygs_on_edges() -> None:
-    module, x = fill(GCN(3, 2)), points(5, 3)
-    reference = GCNConv(3, 2).double()
+@pytest.mark.parametrize("width", [2, 4])
+def test_gcn_is_pygs_on_edges(width: int) -> None:
+    """To fewer columns and to more: the order of its two products differs."""
+    module, x = fill(GCN(3, width)), points(5, 3)
+    reference = GCNConv(3, width).double()
     reference.load_state_dict(module.conv.state_dict())
     torch.testing.assert_close(module(x, EDGES), reference(x, EDGES))
 
@@ -396,6 +398,7 @@ def test_frozen_parts_get_no_gradient(blocked: bool) -> None:
 
 CONVOLUTIONS: dict[str, Callable[[], nn.Module]] = {
     "gcn": lambda: GCN(3, 2),
+    "gcn-wider": lambda: GCN(3, 4),
     "row": lambda: RowNormalised(3, 2),
     "gat": lambda: GAT(3, 2, heads=2),
     "edge-sum": lambda: EdgeConv(3, 2, aggr="sum", message=mixed_sign_message()),
@@ -538,6 +541,7 @@ def kept_for_backward() -> Iterator[list[int]]:
 
 LARGE: dict[str, Callable[[], nn.Module]] = {
     "gcn": lambda: GCN(3, 2),
+    "gcn-wider": lambda: GCN(3, 4),
     "row": lambda: RowNormalised(3, 2),
     "gat": lambda: GAT(3, 2, heads=2),
     "edge-max": lambda: EdgeConv(3, 2),

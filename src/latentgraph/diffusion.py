@@ -21,7 +21,7 @@ from latentgraph.attention import flat_attention
 from latentgraph.blocks import Block, all_rows, other_graph, recomputed
 from latentgraph.continuous import flat_product, is_flat
 from latentgraph.errors import InputError
-from latentgraph.gather import sum_over_neighbors
+from latentgraph.gather import mean_with_neighbors, sum_over_neighbors
 from latentgraph.graph import AnyGraph, LatentGraph, is_part
 from latentgraph.largest import largest
 from latentgraph.messages import flat_message_sum, strongest
@@ -82,6 +82,8 @@ class Diffusion(nn.Module):
             return weighted_diffusion(graph, x)
         if _all_have_k(graph) and not graph.loop:
             # k neighbours and itself: all degrees are k + 1, and the normalised sum is a plain mean.
+            if not is_part(graph):
+                return mean_with_neighbors(graph.places, x, graph.backwards)
             total = x + sum_over_neighbors(graph.places, graph.sources(x), graph.backwards)
             return total / (graph.places.shape[1] + 1)
         wide = torch.promote_types(x.dtype, torch.float32)
@@ -111,6 +113,9 @@ class GCN(nn.Module):
         self.diffuse = Diffusion()
 
     def forward(self, x: Tensor, graph: Graph) -> Tensor:
+        """First whichever leaves fewer columns to diffuse: it is the same product."""
+        if self.conv.in_channels < self.conv.out_channels:
+            return nn.functional.linear(self.diffuse(x, graph), self.conv.lin.weight, self.conv.bias)
         return self.diffuse(self.conv.lin(x), graph) + self.conv.bias
 
 

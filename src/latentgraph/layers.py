@@ -12,8 +12,8 @@ from latentgraph.blocks import graph_sizes
 from latentgraph.curvature import LearnedCurvature
 from latentgraph.errors import InputError
 from latentgraph.geometry import Euclidean, Geometry
-from latentgraph.graph import AnyGraph, LatentGraph, neighbors_to_edges, on_graph
-from latentgraph.probability import edge_log_p
+from latentgraph.graph import AnyGraph, LatentGraph, on_graph
+from latentgraph.probability import log_p_of_neighbors
 from latentgraph.sampling import gumbel_top_k, nearest
 from latentgraph.sampling.small_graphs import with_small_graphs
 
@@ -158,7 +158,7 @@ class DiscreteDGM(_DGM):
             keys = -1 - torch.arange(guests, device=x.device) if keys is None else keys
             theirs = self._choose(x_hat[len(residents) :], copy, candidates=residents, keys=keys)
             neighbors = torch.cat([neighbors, theirs])
-        log_p = edge_log_p(x_hat, neighbors_to_edges(neighbors), self.temperature, self.geometry)
+        log_p = log_p_of_neighbors(x_hat, neighbors, self.temperature, self.geometry).flatten()
         if not self.noise:
             log_p = log_p.detach()  # what was not sampled has no likelihood to learn by
         graph = LatentGraph(

@@ -125,18 +125,18 @@ class MovingAverageBaseline(nn.Module):
 
         In training mode the averages are then updated; in evaluation mode they are only read.
         """
-        if node_id is None:
-            node_id = torch.arange(len(self.average), device=self.average.device)
-        if reward.shape != node_id.shape:
+        nodes = self.average.shape if node_id is None else node_id.shape
+        if reward.shape != nodes:
             raise InputError(
-                f"{tuple(reward.shape)} rewards came for {tuple(node_id.shape)} nodes; there must be one for each. "
+                f"{tuple(reward.shape)} rewards came for {tuple(nodes)} nodes; there must be one for each. "
                 f"The baseline knows {len(self.average)} nodes; pass node_id= for a part of them."
             )
         reward = reward.to(self.average.dtype)
-        expected = torch.where(self.seen[node_id], self.average[node_id], reward)
+        which = slice(None) if node_id is None else node_id
+        expected = torch.where(self.seen[which], self.average[which], reward)
         if self.training:
-            self.average[node_id] = self.alpha * expected + (1 - self.alpha) * reward
-            self.seen[node_id] = True
+            self.average[which] = self.alpha * expected + (1 - self.alpha) * reward
+            self.seen[which] = True
         return expected - reward
 
 

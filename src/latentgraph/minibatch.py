@@ -25,10 +25,10 @@ import torch
 from torch import Tensor, nn
 
 from latentgraph.errors import InputError
-from latentgraph.graph import LatentGraph, neighbors_to_edges
+from latentgraph.graph import LatentGraph
 from latentgraph.layers import DiscreteDGM
 from latentgraph.model import DGMNet
-from latentgraph.probability import edge_log_p
+from latentgraph.probability import log_p_of_neighbors
 from latentgraph.training import NodeSet
 
 LABELLED = 8  # one in so many rows of a random batch has a target, if there are enough
@@ -230,7 +230,7 @@ class _Given(nn.Module):
         query = torch.arange(len(self.neighbors), len(x))
         theirs = dgm._choose(x_hat.detach(), generator, loop=dgm.loop, query=query)
         neighbors = torch.cat([self.neighbors, theirs])
-        log_p = edge_log_p(x_hat, neighbors_to_edges(neighbors), dgm.temperature, dgm.geometry)
+        log_p = log_p_of_neighbors(x_hat, neighbors, dgm.temperature, dgm.geometry).flatten()
         return LatentGraph(
             x_hat,
             dgm.temperature,

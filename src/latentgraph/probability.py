@@ -122,9 +122,17 @@ def log_p_of_neighbors(
     x_hat: Tensor, neighbors: Tensor, temperature: Tensor, geometry: Geometry, *, first_row: int = 0
 ) -> Tensor:
     """(n, k) log p of neighbours (n, k); `first_row` as in `plackett_luce`."""
+
+    def of_some(neighbors: Tensor, choosing: Tensor) -> Tensor:
+        chosen = x_hat.index_select(0, neighbors.reshape(-1)).view(*neighbors.shape, -1)
+        return -temperature * geometry.sq_dist(chosen, choosing[:, None])
+
     n, k = neighbors.shape
-    target = torch.arange(first_row, first_row + n, device=neighbors.device).repeat_interleave(k)
-    return edge_log_p(x_hat, torch.stack([neighbors.reshape(-1), target]), temperature, geometry).view(n, k)
+    choosing = x_hat[first_row : first_row + n]
+    if torch.is_grad_enabled() or n * k <= SOME:
+        return of_some(neighbors, choosing)
+    at_once = max(1, SOME // k)
+    return torch.cat([of_some(*part) for part in zip(neighbors.split(at_once), choosing.split(at_once), strict=True)])
 
 
 def log_rest(

@@ -19,7 +19,7 @@ from latentgraph.bench.tables import Row, in_words, megabytes, number, ratios
 from latentgraph.graph import LatentGraph
 from latentgraph.layers import DiscreteDGM
 from latentgraph.loss import MovingAverageBaseline, accuracy_reward, graph_loss
-from latentgraph.probability import edge_log_p
+from latentgraph.probability import log_p_of_neighbors
 from latentgraph.sampling import gumbel_top_k
 from latentgraph.stacks import gcn, mlp
 from latentgraph.text_table import Table
@@ -77,9 +77,7 @@ class Step:
             neighbors = self.sample(x_hat.detach(), K, float(dgm.temperature.detach()))
         x_hat_cut = x_hat.detach().requires_grad_()
         with self._part("log p"):
-            graph = LatentGraph(x_hat_cut, dgm.temperature, dgm.geometry, neighbors=neighbors)
-            assert graph.edge_index is not None
-            log_p = edge_log_p(x_hat_cut, graph.edge_index, graph.temperature, graph.geometry)
+            log_p = log_p_of_neighbors(x_hat_cut, neighbors, dgm.temperature, dgm.geometry).flatten()
             log_p_cut = log_p.detach().requires_grad_()
             graph = LatentGraph(x_hat_cut, dgm.temperature, dgm.geometry, neighbors=neighbors, log_p=log_p_cut)
         with self._part("convolutions"):

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from latentgraph.errors import InputError
-from latentgraph.graph import LatentGraph, neighbors_to_edges
-from latentgraph.probability import edge_log_p
+from latentgraph.graph import LatentGraph
+from latentgraph.probability import log_p_of_neighbors
 from latentgraph.sampling import nearest
 from latentgraph.sampling.noise import draw_seed, exponential_noise_of_pairs
 
@@ -55,8 +55,7 @@ def candidates(graph: LatentGraph, count: int | None = None, *, guests: int = 0)
 
 def log_p_of(graph: LatentGraph, candidates: Tensor) -> Tensor:
     """(n, m) log p of the candidates, differentiable."""
-    log_p = edge_log_p(graph.x_hat, neighbors_to_edges(candidates), graph.temperature, graph.geometry)
-    return log_p.view_as(candidates)
+    return log_p_of_neighbors(graph.x_hat, candidates, graph.temperature, graph.geometry)
 
 
 def exponential(
