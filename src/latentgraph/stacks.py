@@ -12,6 +12,8 @@ from torch import Tensor, nn
 from latentgraph.diffusion import GAT, GCN, Aggregation, EdgeConv, Graph, RowNormalised
 from latentgraph.graph import on_graph
 
+_relu = partial(nn.ReLU, inplace=True)  # what a layer gives out is nobody else's, and need not be kept as it was
+
 
 class Builder(Protocol):
     """Makes a module from the widths of its layers, such as `gcn([32, 16, 4])`."""
@@ -40,7 +42,7 @@ def identity(widths: Sequence[int] = ()) -> nn.Module:
 def mlp(
     widths: Sequence[int],
     *,
-    activation: Callable[[], nn.Module] = nn.ReLU,
+    activation: Callable[[], nn.Module] = _relu,
     activate_last: bool = False,
     dropout: float = 0.0,
 ) -> Stack:
@@ -56,7 +58,7 @@ def mlp(
 def gcn(
     widths: Sequence[int],
     *,
-    activation: Callable[[], nn.Module] = nn.ReLU,
+    activation: Callable[[], nn.Module] = _relu,
     activate_last: bool = False,
     dropout: float = 0.0,
 ) -> Stack:
@@ -68,7 +70,7 @@ def gat(
     widths: Sequence[int],
     *,
     heads: int = 1,
-    activation: Callable[[], nn.Module] = nn.ReLU,
+    activation: Callable[[], nn.Module] = _relu,
     activate_last: bool = False,
     dropout: float = 0.0,
 ) -> Stack:

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from latentgraph.baselines.ensemble import Ensemble
-from latentgraph.baselines.gcn import GAT, GCN
+from latentgraph.baselines.gcn import GAT, GCN, SkipGCN
 from latentgraph.baselines.method import Method, NetworkMethod
 from latentgraph.baselines.mlp import MLP
 from latentgraph.datasets.planetoid import NAMES
 from latentgraph.experiments.citation import MOST_STEPS, QUICK_STEPS, accuracies, population
-from latentgraph.experiments.citation_methods import LARGER_FEATURES, OURS
+from latentgraph.experiments.citation_methods import LARGER_FEATURES, OURS, SKIP
 from latentgraph.experiments.experiment import Cell, Experiment, gain, mean_and_deviation, paired
 from latentgraph.experiments.parts import Changed
 from latentgraph.experiments.random_splits import SPLITS, citations
@@ -45,6 +45,7 @@ SPACES: dict[str, dict[str, list[Any]]] = {
         "temperature": [1.0, 4.0, 16.0],
         "auxiliary": [0.3, 1.0, 3.0],
     },
+    SKIP: ALL,  # after the others: what a trial draws depends on its place here
 }
 # data -> method -> the trial with the best mean validation accuracy, of those that have all their trials; a test
 # compares with the results file
@@ -73,7 +74,7 @@ def make(method: str, trial: int, seed: int, steps: int) -> NetworkMethod:
     if method == OURS:
         weight = changes.pop("auxiliary", 1.0)
         return Changed({**changes, "more": {"auxiliary_weight": weight}}, seed, steps=steps)
-    kinds: dict[str, type[NetworkMethod]] = {"MLP": MLP, "GCN": GCN, "GAT": GAT}
+    kinds: dict[str, type[NetworkMethod]] = {"MLP": MLP, "GCN": GCN, "GAT": GAT, SKIP: SkipGCN}
     found = kinds[method](seed, steps=steps, patience=100)
     vars(found).update(changes)
     return found
