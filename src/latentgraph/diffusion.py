@@ -82,10 +82,10 @@ class Diffusion(nn.Module):
             return weighted_diffusion(graph, x)
         if _all_have_k(graph) and not graph.loop:
             # k neighbours and itself: all degrees are k + 1, and the normalised sum is a plain mean.
-            if not is_part(graph):
+            h = graph.sources(x)
+            if h is x:
                 return mean_with_neighbors(graph.places, x, graph.backwards)
-            total = x + sum_over_neighbors(graph.places, graph.sources(x), graph.backwards)
-            return total / (graph.places.shape[1] + 1)
+            return (x + sum_over_neighbors(graph.places, h, graph.backwards)) / (graph.places.shape[1] + 1)
         wide = torch.promote_types(x.dtype, torch.float32)
         if is_part(graph):
             return sparse_product(*graph.normalised(wide), graph.sources(x))

@@ -37,9 +37,9 @@ def _counted(neighbors: Tensor, num_sources: int) -> Backwards:
 
     n, k = neighbors.shape
     columns = neighbors.to(torch.int32).reshape(-1).numpy()
-    edge, start = (torch.arange(0, n * k + 1, step, dtype=torch.int32).numpy() for step in (1, k))
-    turned = csr_array((edge[:-1], columns, start), shape=(n, num_sources)).tocsc()
-    chooser, start, edge = map(torch.from_numpy, (turned.indices, turned.indptr, turned.data))
+    number, first_of_row = (torch.arange(0, n * k + 1, step, dtype=torch.int32).numpy() for step in (1, k))
+    turned = csr_array((number[:-1], columns, first_of_row), shape=(n, num_sources)).tocsc()
+    chooser, start, edge = (torch.from_numpy(part) for part in (turned.indices, turned.indptr, turned.data))
     return Backwards(chooser, start[:-1], edge)
 
 
