@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import pytest
@@ -287,3 +288,26 @@ def test_the_largest_message_keeps_linear_memory(
         torch.autograd.grad((found * direction).sum(), inputs),
         torch.autograd.grad((expected * direction).sum(), inputs),
     )
+
+
+@pytest.mark.parametrize("own", [20.0, -80.0], ids=["near", "all-far"])
+@every_form
+def test_no_number_is_denormal(form: str, own: float) -> None:
+    """Far pairs, whose weights would be denormal, are zero; beside what the others weigh that is nothing.
+
+    With `own`, the logit of a node with itself, at -80 all weights are below 1e-34: they count relative to each other.
+    """
+    by_hand, dense, _ = FORMS[form]
+    z, t, _, *features = inputs_of(form, 60)
+    z.data *= 3
+    t.data.fill_(2.0)
+    threshold = torch.tensor(own / 2, dtype=torch.float64)
+    exact = dense(z, t, threshold, *features, batch=None).detach()
+    found = by_hand(*(x.detach().float() for x in (z, t, threshold, *features)), batch=None).double()
+    assert (found - exact).abs().max() < 1e-3 * exact.abs().max()  # logits of -80 keep five digits
+    single = FlatPairs(z.detach().float(), t.detach().float(), threshold.float(), None)
+    logit = single.logit(next(iter(pair_tiles(None, 60))))
+    weight = logit.sigmoid()
+    tiny = torch.finfo(torch.float32).tiny
+    assert (weight == 0).sum() > 100
+    assert ((weight == 0) | (weight > tiny**0.8 * min(1.0, math.exp(own)) / 2)).all()

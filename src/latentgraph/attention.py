@@ -10,16 +10,17 @@ last factor is between 1/2 and 1. With :math:`E_{ij} = \alpha_{ij} \, (g_i h_j -
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import leaky_relu
+from torch.nn.functional import leaky_relu, threshold_
 
 from latentgraph import blocks
 from latentgraph.blocks import Block, all_rows
-from latentgraph.continuous import FlatPairs, by_hand, in_full_precision
+from latentgraph.continuous import FlatPairs, by_hand, in_full_precision, negligible
 
 
 def flat_attention(
@@ -56,14 +57,14 @@ class _Attention(torch.autograd.Function):
         out, log_norm = torch.empty_like(columns), torch.empty_like(u)
         for block in _blocks(batch, len(h)):
             rows = block.rows
-            logit = pairs.logit(block)
+            logit = pairs.logit(block, keep_all=True)
             weight = logit.sigmoid()
             share = torch.maximum(weight, 1 - weight)
             low = logit.clamp_(max=0)
             for head in range(h.shape[1]):
                 exponent = leaky_relu(u[rows, head, None] + v[block.columns, head], slope).add_(low)
                 largest = exponent.amax(1)
-                attention = exponent.sub_(largest[:, None]).exp_().mul_(share)
+                attention = _exp(exponent.sub_(largest[:, None])).mul_(share)
                 norm = attention.sum(1)
                 out[head, :, rows] = columns[head, :, block.columns] @ attention.T / norm
                 log_norm[rows, head] = largest + norm.log()
@@ -82,7 +83,7 @@ class _Attention(torch.autograd.Function):
         grad_h, grad_u, grad_v = torch.zeros_like(columns), torch.zeros_like(u), torch.zeros_like(v)
         for block in _blocks(ctx.batch, len(h)):
             rows, others = block.rows, block.columns
-            logit = pairs.logit(block)
+            logit = pairs.logit(block, keep_all=True)
             weight = logit.sigmoid()
             rest = 1 - weight
             share, low = torch.maximum(weight, rest), logit.clamp(max=0)
@@ -90,7 +91,7 @@ class _Attention(torch.autograd.Function):
             for head in range(h.shape[1]):
                 score = u[rows, head, None] + v[others, head]
                 exponent = leaky_relu(score, ctx.slope).add_(low).sub_(log_norm[rows, head, None])
-                attention = exponent.exp_().mul_(share)
+                attention = _exp(exponent).mul_(share)
                 grad_h[head, :, others] += g[head, :, rows] @ attention
                 inner = g[head, :, rows].T @ columns[head, :, others]
                 in_exponent = inner.sub_(mean[rows, head, None]).mul_(attention)
@@ -100,6 +101,15 @@ class _Attention(torch.autograd.Function):
                 grad_v[others, head] += in_score.sum(0)
             pairs.collect(block, logit, total.mul_(rest))
         return *pairs.gradients(), grad_h.permute(2, 0, 1).contiguous(), grad_u, grad_v, None, None
+
+
+def _exp(exponent: Tensor) -> Tensor:
+    """In place; zero where it is negligible beside 1, the order of the largest in a row.
+
+    Not by an exponent of -inf: exp takes twenty times as long for it on some processors.
+    """
+    least = negligible(exponent.dtype)
+    return threshold_(exponent.clamp_(min=least).exp_(), 2 * math.exp(least), 0.0)
 
 
 def _blocks(batch: Tensor | None, num_nodes: int) -> Iterator[Block]:

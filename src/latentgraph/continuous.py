@@ -12,6 +12,7 @@ each kind of diffusion. Features are held as (c, n): products of a tile with few
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import reduce, wraps
 from typing import Any
@@ -19,10 +20,12 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
 
 from latentgraph.blocks import Block, graph_sizes, other_graph, pair_tiles
 from latentgraph.geometry import Euclidean, Geometry
 
+NEVER = 0.8  # what is tiny^0.8 times as large as the rest, 1e-30 in single precision, is zero
 SPREAD = 1e5  # largest t |z|^2, z centred, at which the gradient in z keeps four digits of single precision
 
 
@@ -36,6 +39,14 @@ def is_flat(geometry: Geometry, x_hat: Tensor, temperature: Tensor, batch: Tenso
     with torch.no_grad():
         spread = temperature * _centred(x_hat.double(), batch).square().sum(1).amax()
         return bool((temperature > 0) & (spread <= SPREAD))
+
+
+def negligible(dtype: torch.dtype) -> float:
+    """Logarithm of a factor that makes any weight vanish beside others.
+
+    Smaller ones would soon be denormal, and a processor may take ten times as long for a denormal number.
+    """
+    return NEVER * math.log(torch.finfo(dtype).tiny)
 
 
 def flat_product(x_hat: Tensor, temperature: Tensor, threshold: Tensor, x: Tensor, batch: Tensor | None) -> Tensor:
@@ -57,15 +68,23 @@ class FlatPairs:
         self.left = torch.cat([2 * t * z, t * (threshold - square), one], dim=1)
         self.right = torch.cat([z, one, -t * square], dim=1)
         self.batch, self.dtype, self.temperature = batch, x_hat.dtype, t
+        self.lowest = torch.finfo(self.dtype).min / 4
+        own = t.detach() * threshold.detach()  # logit of a node with itself, which no other exceeds
+        self.floor = float(own.clamp(max=0)) + negligible(self.dtype)
         self.z_and_one = torch.cat([z, one], dim=1).to(x_hat.dtype).T.contiguous()
         self.sums = torch.zeros_like(self.z_and_one)  # of (G + G^T) [z | 1]
         self.grad_times_logit = torch.zeros_like(t)
 
-    def logit(self, block: Block) -> Tensor:
-        """(rows, columns) of l; between different graphs so low that a = 0, but finite: zero times it is zero."""
+    def logit(self, block: Block, *, keep_all: bool = False) -> Tensor:
+        """(rows, columns) of l; between different graphs so low that a = 0, but finite: zero times it is zero.
+
+        So it is for pairs with a negligible weight, unless `keep_all`.
+        """
         logit = (self.left[block.rows] @ self.right[block.columns].T).to(self.dtype)
+        if not keep_all:
+            F.threshold_(logit, self.floor, self.lowest)
         foreign = other_graph(self.batch, torch.arange(block.row_start, block.row_stop, device=logit.device), block)
-        return logit if foreign is None else logit.masked_fill_(foreign, torch.finfo(self.dtype).min / 4)
+        return logit if foreign is None else logit.masked_fill_(foreign, self.lowest)
 
     def collect(self, block: Block, logit: Tensor, grad: Tensor) -> None:
         """Take the part of G that belongs to a block."""

@@ -7,7 +7,7 @@ nodes: many that are tested on there have been validation nodes here, for all me
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -61,12 +61,16 @@ TUNED_PROTOCOL = (
 )
 
 
-def settings(method: str, trial: int) -> dict[str, Any]:
-    """What trial 1, 2, ... changes: drawn by its number. Trial 0 changes nothing."""
+def drawn(spaces: Mapping[str, Mapping[str, list[Any]]], method: str, trial: int) -> dict[str, Any]:
+    """What trial 1, 2, ... of a method changes: drawn by its number. Trial 0 changes nothing."""
     if not trial:
         return {}
-    draw = np.random.default_rng([list(SPACES).index(method), trial])
-    return {name: values[draw.integers(len(values))] for name, values in SPACES[method].items()}
+    draw = np.random.default_rng([list(spaces).index(method), trial])
+    return {name: values[draw.integers(len(values))] for name, values in spaces[method].items()}
+
+
+def settings(method: str, trial: int) -> dict[str, Any]:
+    return drawn(SPACES, method, trial)
 
 
 def make(method: str, trial: int, seed: int, steps: int) -> NetworkMethod:
