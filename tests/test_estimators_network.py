@@ -1,5 +1,6 @@
 """Where the estimators' network starts: at the table's own neighbours and at the forest's opinion."""
 
+import pytest
 import torch
 from torch import nn
 
@@ -31,7 +32,8 @@ def test_start_of_tables_without_spread() -> None:
     assert embed(torch.randn(4, 3)).isfinite().all()
 
 
-def test_prediction_starts_near_the_opinion() -> None:
+@pytest.mark.parametrize("opinions", [1, 2])
+def test_prediction_starts_near_the_opinions(opinions: int) -> None:
     torch.manual_seed(1)
     x = torch.randn(50, 7)
     net, head = network(
@@ -43,11 +45,12 @@ def test_prediction_starts_near_the_opinion() -> None:
         geometry=Euclidean(),
         dropout=0.3,
         input_graph=False,
-        opinion=True,
+        opinions=opinions,
         gradient=Softmax(),
     )
     out, graphs = net.eval()(x)
-    assert (out - x[:, -3:]).abs().mean() < 0.2
+    mean = torch.stack(x[:, -3 * opinions :].split(3, dim=1)).mean(0)
+    assert (out - mean).abs().mean() < 0.2
     assert head(graphs[0].x_hat).shape == (50, 3)
     assert isinstance(head, nn.Linear)
 

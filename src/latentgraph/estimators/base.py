@@ -29,6 +29,7 @@ from latentgraph.estimators import keeping
 from latentgraph.estimators.forest import Forest
 from latentgraph.estimators.learning import node_sets
 from latentgraph.estimators.network import CONVOLUTIONS, FromPrincipal, adamw, network
+from latentgraph.estimators.spreading import Spread
 from latentgraph.geometry import Euclidean, Geometry, PoincareBall, Sphere
 from latentgraph.gradients import NAMES, by_name
 from latentgraph.graph import LatentGraph, edge_frequencies, on_graph
@@ -154,7 +155,9 @@ class DGMEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
                 "'contrastive' or 'denoising'."
             )
         partition = self._partition(x, y)
-        self.forest_, self.opinion_ = self._forest(y, weight, outputs, partition)
+        self.forest_, opinion = self._forest(y, weight, outputs, partition)
+        self.spread_, of_neighbours = self._spread(y, _known(y, weight).numpy(), outputs)
+        self.opinion_ = _side_by_side(opinion, of_neighbours)
         inputs = self._inputs(self.population_, self.opinion_).float()
         with torch.random.fork_rng():
             torch.manual_seed(self.seed_)
@@ -240,16 +243,32 @@ class DGMEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         forest, opinion = Forest.grow(*grow)
         return forest, torch.as_tensor(opinion)
 
+    def _spread(self, y: Tensor, known: Array, outputs: int) -> tuple[Spread | None, Tensor | None]:
+        """What nearest rows say, and the opinions of the rows of `fit`, for a kind of target that can be spread."""
+        return None, None
+
+    def _weighed(self, features: Tensor) -> Tensor:
+        """Features as large as they are important."""
+        return features if self.forest_ is None else features * torch.as_tensor(self.forest_.weights())
+
+    def _opinions(self, features: Tensor) -> Tensor | None:
+        """What the forest thinks of new rows, and what their nearest rows say."""
+        forest = None if self.forest_ is None else torch.as_tensor(self.forest_(features.numpy()))
+        if self.spread_ is None:
+            return forest
+        near = self.spread_(self._weighed(features).numpy(), self._weighed(self.population_).numpy())
+        return _side_by_side(forest, torch.as_tensor(near))
+
     def _inputs(self, features: Tensor, opinion: Tensor | None = None) -> Tensor:
-        """What the network sees of rows: their features, weighed by importance, and what the forest thinks of them."""
-        if self.forest_ is None:
-            return features
-        opinion = torch.as_tensor(self.forest_(features.numpy())) if opinion is None else opinion
-        return torch.cat([features * torch.as_tensor(self.forest_.weights()), opinion], 1)
+        """What the network sees of rows: their features, weighed by importance, and what others think of them."""
+        opinion = self._opinions(features) if opinion is None else opinion
+        weighed = self._weighed(features)
+        return weighed if opinion is None else torch.cat([weighed, opinion], 1)
 
     def _network(self, outputs: int) -> tuple[DGMNet, nn.Module]:
+        opinions = (self.forest_ is not None) + (self.spread_ is not None)
         return network(
-            self.population_.shape[1] + (outputs if self.forest_ is not None else 0),
+            self.population_.shape[1] + opinions * outputs,
             outputs,
             self.k_,
             hidden=self.hidden,
@@ -257,7 +276,7 @@ class DGMEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             geometry=GEOMETRIES[self.geometry](),
             dropout=self.dropout,
             input_graph=self.edge_index_ is not None,
-            opinion=self.forest_ is not None,
+            opinions=opinions,
             gradient=by_name(self.gradient, num_nodes=len(self.population_), convolutions=CONVOLUTIONS),
         )
 
@@ -458,6 +477,12 @@ def _keys(x: Array) -> Tensor:
     """A number for each row that depends on its values alone: so a row is answered the same in any company."""
     digests = (hashlib.blake2b(row.tobytes(), digest_size=8).digest() for row in np.ascontiguousarray(x + 0.0))
     return torch.tensor([int.from_bytes(digest, "little", signed=True) for digest in digests], dtype=torch.long)
+
+
+def _side_by_side(*opinions: Tensor | None) -> Tensor | None:
+    """Those that there are, (n, c) each, as columns."""
+    found = [opinion for opinion in opinions if opinion is not None]
+    return torch.cat(found, 1) if found else None
 
 
 def _known(y: Tensor, weight: Tensor | None) -> Tensor:

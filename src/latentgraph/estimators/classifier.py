@@ -16,10 +16,13 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from torch import Tensor, nn
 
 from latentgraph.errors import InputError
-from latentgraph.estimators.base import Array, DGMEstimator
+from latentgraph.estimators.base import FEW_LABELS, MANY_ROWS, Array, DGMEstimator
+from latentgraph.estimators.spreading import Spread
 from latentgraph.input_graph import InputGraph
 from latentgraph.loss import accuracy_reward, log_probability_reward
 from latentgraph.training import classification
+
+OWN = ("spread", "class_weight")  # parameters that a regressor does not have
 
 
 class DGMClassifier(ClassifierMixin, DGMEstimator):  # type: ignore[misc]
@@ -48,6 +51,8 @@ class DGMClassifier(ClassifierMixin, DGMEstimator):  # type: ignore[misc]
     samples : graphs over which predictions are averaged
     trees : of a random forest that is grown first, on the labelled rows. It tells the network which columns matter, and
         what it thinks of each row: the prediction starts there. 0 leaves it out
+    spread : whether few labels, less than 200, first spread over alike rows, with a label or without, and the
+        prediction starts from there, too; with an input graph or more than 50,000 rows they do not
     standardize : to mean 0 and variance 1, by the rows of `fit`
     joint : whether new rows of one call also see each other
     class_weight : "balanced", or a weight for each class
@@ -76,6 +81,7 @@ class DGMClassifier(ClassifierMixin, DGMEstimator):  # type: ignore[misc]
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **DGMEstimator._parameter_constraints,
+        "spread": ["boolean"],
         "class_weight": [StrOptions({"balanced"}), dict, None],
     }
 
@@ -100,13 +106,15 @@ class DGMClassifier(ClassifierMixin, DGMEstimator):  # type: ignore[misc]
         trees: int = 200,
         standardize: bool = True,
         joint: bool = False,
+        spread: bool = True,
         class_weight: Literal["balanced"] | Mapping[Any, float] | None = None,
         device: str = "cpu",
         random_state: int | np.random.RandomState | None = None,
         verbose: bool = False,
     ) -> None:
-        shared = {name: value for name, value in locals().items() if name not in ("self", "__class__", "class_weight")}
+        shared = {name: value for name, value in locals().items() if name not in ("self", "__class__", *OWN)}
         super().__init__(**shared)
+        self.spread = spread
         self.class_weight = class_weight
 
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
@@ -139,6 +147,12 @@ class DGMClassifier(ClassifierMixin, DGMEstimator):  # type: ignore[misc]
         self._fit(x, target, len(self.classes_), classification(reward), weight, edge_index)
         self._conclude()
         return self
+
+    def _spread(self, y: Tensor, known: Array, outputs: int) -> tuple[Spread | None, Tensor | None]:
+        if not self.spread or known.sum() >= FEW_LABELS or len(y) > MANY_ROWS or self.edge_index_ is not None:
+            return None, None
+        found, opinion = Spread.over(self._weighed(self.population_).numpy(), y.numpy(), known, outputs)
+        return found, torch.as_tensor(opinion)
 
     def _about(self) -> dict[str, Any]:
         return {"classes": self.classes_.tolist(), "class_type": self.classes_.dtype.str}

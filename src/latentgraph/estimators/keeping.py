@@ -12,6 +12,7 @@ from sklearn.preprocessing import StandardScaler
 
 from latentgraph.errors import InputError
 from latentgraph.estimators.forest import Forest
+from latentgraph.estimators.spreading import Spread
 from latentgraph.graph import on_graph
 from latentgraph.store import Parts
 from latentgraph.training import History
@@ -23,6 +24,9 @@ def parts_of(model: Any) -> dict[str, Any]:
     tensors |= {"population": model.population_, "mean": torch.as_tensor(model._mean_of_population)}
     if model.forest_ is not None:
         tensors |= {f"forest.{name}": torch.as_tensor(value) for name, value in vars(model.forest_).items()}
+    if model.spread_ is not None:
+        tensors |= {f"spread.{name}": torch.as_tensor(value) for name, value in vars(model.spread_).items()}
+    if model.opinion_ is not None:
         tensors["opinion"] = model.opinion_
     if model.edge_index_ is not None:
         tensors["edge_index"] = model.edge_index_
@@ -70,8 +74,13 @@ def model_of(kind: type[Any], parts: Parts) -> Any:
         model.scaler_ = StandardScaler()
         model.scaler_.mean_, model.scaler_.scale_ = tensors["mean_"].numpy(), tensors["scale_"].numpy()
         model.scaler_.n_features_in_ = model.n_features_in_
-    grown = {name[7:]: value.numpy() for name, value in tensors.items() if name.startswith("forest.")}
-    model.forest_, model.opinion_ = (Forest(**grown), tensors["opinion"]) if grown else (None, None)
+    grown, spread = (
+        {name.removeprefix(of): value.numpy() for name, value in tensors.items() if name.startswith(of)}
+        for of in ("forest.", "spread.")
+    )
+    model.forest_ = Forest(**grown) if grown else None
+    model.spread_ = Spread(**spread) if spread else None
+    model.opinion_ = tensors.get("opinion")
     with torch.random.fork_rng():  # its first weights are random, and replaced
         model.net_, _ = model._network(model._mean_of_population.shape[1])
     model.net_.double().eval()

@@ -1,4 +1,4 @@
-"""The estimators' network: a graph that starts as the table's own, and a prediction that starts as a forest's."""
+"""The estimators' network: a graph that starts as the table's own, and a prediction that starts as others' opinions."""
 
 from __future__ import annotations
 
@@ -49,17 +49,21 @@ class FromPrincipal(nn.Module):
 
 
 class OnTop(nn.Module):
-    """out = g(x, graph) + a o, where o, an opinion of the right answer, is the last columns of x; a starts at 1."""
+    """out = g(x, graph) + sum_m a_m o_m, with opinions o of the right answer in the last columns of x.
 
-    def __init__(self, g: Stack, outputs: int) -> None:
+    All a start at one over their number.
+    """
+
+    def __init__(self, g: Stack, outputs: int, opinions: int) -> None:
         super().__init__()
         self.g = g
         self.outputs = outputs
-        self.trust = nn.Parameter(torch.tensor(1.0))
+        self.trust = nn.ParameterList(nn.Parameter(torch.tensor(1.0 / opinions)) for _ in range(opinions))
         _shrink_last(g)
 
     def forward(self, x: Tensor, graph: LatentGraph) -> Tensor:
-        return self.g(x, graph) + self.trust * x[:, -self.outputs :]
+        opinions = x[:, -self.outputs * len(self.trust) :].split(self.outputs, dim=1)
+        return self.g(x, graph) + sum(trust * opinion for trust, opinion in zip(self.trust, opinions, strict=True))
 
 
 @torch.no_grad()
@@ -78,10 +82,10 @@ def network(
     geometry: Geometry,
     dropout: float,
     input_graph: bool,
-    opinion: bool,
+    opinions: int,
     gradient: Gradient,
 ) -> tuple[DGMNet, nn.Module]:
-    """f, a graph, two convolutions on it, perhaps on top of an opinion; and a head that teaches f directly."""
+    """f, a graph, two convolutions on it, perhaps on top of opinions; and a head that teaches f directly."""
     widths = [features, hidden, embedding_dim]
     correction = gcn(widths, dropout=dropout) if input_graph else mlp(widths, dropout=dropout)
     # `Attended` has the weights of a softmax by itself.
@@ -96,7 +100,7 @@ def network(
         nn.Dropout(dropout),
         convolution(hidden, outputs),
     )
-    return DGMNet([(dgm, OnTop(g, outputs) if opinion else g)]), nn.Linear(embedding_dim, outputs)
+    return DGMNet([(dgm, OnTop(g, outputs, opinions) if opinions else g)]), nn.Linear(embedding_dim, outputs)
 
 
 def adamw(net: nn.Module, lr: float, weight_decay: float) -> torch.optim.Optimizer:

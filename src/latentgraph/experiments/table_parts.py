@@ -66,6 +66,7 @@ WITHOUT: dict[str, Callable[..., DGMClassifier]] = {
     "the graph": WithoutGraph,
     "learning the graph": GraphAsItStarts,
     "the forest": lambda random_state: DGMClassifier(trees=0, random_state=random_state),
+    "spreading few labels": lambda random_state: DGMClassifier(spread=False, random_state=random_state),
 }
 METHODS = {f"latentgraph without {part}": make for part, make in WITHOUT.items()}
 

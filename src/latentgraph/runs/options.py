@@ -29,6 +29,7 @@ OPTIONS = [
     Option("batch_size", 32768, "rows of a training step; larger tables are learned from in random parts"),
     Option("samples", 8, "graphs over which predictions are averaged"),
     Option("trees", 200, "of a random forest that tells the network what it thinks; 0 for none"),
+    Option("spread", True, "whether few labels spread over alike rows first: true or false"),
     Option("class_weight", None, "balanced: each class counts the same, however rare", str | None),
     Option("joint", False, "whether new rows that are predicted together see each other: true or false"),
     Option("device", "cpu", "where to train, as torch names it"),

@@ -80,6 +80,8 @@ class Plan:
         options = dict(self.options)
         if task == "regression" and options.pop("class_weight", None) is not None:
             raise InputError(f"class_weight is for classes, but {self.target!r} is a number. Leave it out.")
+        if task == "regression":
+            options.pop("spread", None)  # numbers do not spread
         kind = DGMClassifier if task == "classification" else DGMRegressor
         # The preprocessing has scaled the numbers already.
         model = kind(**options, standardize=False, random_state=self.seed, verbose=self.verbose)
