@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from latentgraph.estimators.spreading import DOUBT, GIVEN, ROUNDS, Spread, _norm
 
 x, y = make_blobs(80, 4, centers=3, cluster_std=3.0, random_state=0)
 known = np.arange(80) % 8 == 0
-QUICK = {"steps": 5, "trees": 5, "random_state": 0}
+QUICK: dict[str, Any] = {"steps": 5, "trees": 5, "random_state": 0}
 
 
 def test_labels_arrive_as_the_series_says() -> None:

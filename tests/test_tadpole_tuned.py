@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 import numpy as np
 import pytest
+from sklearn.ensemble import RandomForestClassifier
 
 from latentgraph.datasets.tadpole import NUM_FOLDS, Fold
+from latentgraph.estimators import DGMClassifier
 from latentgraph.experiments import tadpole_tuned
 from latentgraph.experiments.tadpole_tuned import METHODS, SPACES, answers, cells, compute, validated
 from latentgraph.experiments.tuning import drawn
@@ -22,10 +27,8 @@ def patients() -> Fold:
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    few = {tadpole_tuned.OURS: {"steps": 3, "trees": 5}, "random forest": {"n_estimators": 5}}
-    for method, options in few.items():
-        kind = tadpole_tuned.DGMClassifier if method == tadpole_tuned.OURS else tadpole_tuned.RandomForestClassifier
-        monkeypatch.setitem(METHODS, method, lambda kind=kind, options=options, **more: kind(**options, **more))
+    monkeypatch.setitem(METHODS, tadpole_tuned.OURS, partial(DGMClassifier, steps=3, trees=5))
+    monkeypatch.setitem(METHODS, "random forest", partial(RandomForestClassifier, 5))
 
 
 def test_every_method_has_every_fold() -> None:
@@ -59,9 +62,9 @@ def test_the_choice_does_not_look_at_the_test_fold(
 
 def test_inner_folds_hide_what_they_score(patients: Fold, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each training row is unknown in exactly one inner fold, in which it is scored; test rows are unknown in all."""
-    seen = []
+    seen: list[np.ndarray[Any, Any]] = []
 
-    def spy(model: object, x: object, y: np.ndarray) -> np.ndarray:
+    def spy(model: object, x: object, y: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         seen.append(y.copy())
         return patients.y
 

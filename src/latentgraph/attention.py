@@ -16,7 +16,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import leaky_relu, threshold_
+from torch.nn import functional as F
+from torch.nn.functional import leaky_relu
 
 from latentgraph import blocks
 from latentgraph.blocks import Block, all_rows
@@ -109,7 +110,7 @@ def _exp(exponent: Tensor) -> Tensor:
     Not by an exponent of -inf: exp takes twenty times as long for it on some processors.
     """
     least = negligible(exponent.dtype)
-    return threshold_(exponent.clamp_(min=least).exp_(), 2 * math.exp(least), 0.0)
+    return F.threshold(exponent.clamp_(min=least).exp_(), 2 * math.exp(least), 0.0, inplace=True)
 
 
 def _blocks(batch: Tensor | None, num_nodes: int) -> Iterator[Block]:

@@ -82,7 +82,7 @@ class FlatPairs:
         """
         logit = (self.left[block.rows] @ self.right[block.columns].T).to(self.dtype)
         if not keep_all:
-            F.threshold_(logit, self.floor, self.lowest)
+            F.threshold(logit, self.floor, self.lowest, inplace=True)
         foreign = other_graph(self.batch, torch.arange(block.row_start, block.row_stop, device=logit.device), block)
         return logit if foreign is None else logit.masked_fill_(foreign, self.lowest)
 
