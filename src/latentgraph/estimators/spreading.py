@@ -68,6 +68,7 @@ class Spread:
         mass = mass.clip(0)  # what is left of a row's own may be below zero by rounding
         total = mass.sum(1, keepdims=True)
         share = np.divide(mass, total, out=np.broadcast_to(self.prior, mass.shape).copy(), where=total > 1e-12)
+        # Clipped for a class of which all rows weigh nothing: its prior is zero.
         found: Array = np.log(((1 - DOUBT) * share + DOUBT * self.prior).clip(DOUBT / len(self.prior) / 10))
         return found
 

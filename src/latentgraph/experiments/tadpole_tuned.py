@@ -32,7 +32,7 @@ PROTOCOL = (
     f"best by the mean accuracy of {INNER} inner folds of the training rows is fitted again on all of these; the test "
     "fold is scored once. without scores: as in the other tables of TADPOLE"
 )
-HEADER = ("method", "ours", "ours, without scores")
+HEADER = ("method", "all columns", "without scores")
 
 Array = NDArray[Any]
 
